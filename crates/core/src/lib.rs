@@ -1,0 +1,23 @@
+//! Statehold's core.
+pub mod backend;
+pub mod batch;
+pub mod call;
+pub mod clock;
+pub mod command;
+pub mod dump;
+pub mod error;
+pub mod json;
+pub mod limits;
+pub mod model;
+pub mod policy;
+pub mod query;
+pub mod row;
+pub mod status;
+pub mod wake;
+
+pub use backend::Backend;
+pub use batch::Batch;
+pub use clock::{Clock, Seconds, Timestamp};
+pub use error::{Error, ErrorKind, Result};
+pub use json::Json;
+pub use status::Status;

@@ -1,0 +1,21 @@
+//! Locks: advisory, with an owner, a time to live and a fencing token.
+
+use serde::{Deserialize, Serialize};
+
+use super::Token;
+use crate::clock::Timestamp;
+
+/// A held lock.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Lock {
+    /// What is locked.
+    pub key: String,
+    /// Who holds it.
+    pub owner: String,
+    /// The proof, for the holder's writes.
+    pub token: Token,
+    /// Since when.
+    pub acquired_at: Timestamp,
+    /// Until when, unless renewed.
+    pub expires_at: Timestamp,
+}

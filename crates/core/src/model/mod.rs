@@ -1,0 +1,44 @@
+//! The five primitives as plain data: what a caller reads. How a store keeps them, with the
+//! bookkeeping that callers never see, is in [`crate::row`].
+
+mod document;
+mod entry;
+mod group;
+mod lock;
+mod queue;
+mod stream;
+mod task;
+
+pub use document::{Content, Document};
+pub use entry::Entry;
+pub use group::{Delivered, GroupInfo, Pending, Source};
+pub use lock::Lock;
+pub use queue::{Poller, QueueInfo};
+pub use stream::{AUDIT_CATEGORY, DEAD_CATEGORY, Event, Position, StreamInfo, StreamName, TASK_CATEGORY};
+pub use task::{
+    Backoff, Children, Labels, Lease, OnTimeout, Progress, ResumedBy, Task, TaskError, TaskId, WaitFor, Waiting,
+};
+
+use serde::{Deserialize, Serialize};
+
+/// A fencing token: proof of being the current holder. It only grows and never repeats.
+///
+/// A token is a secret of its holder, so it does not show in `{:?}`.
+#[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Token(pub i64);
+
+impl Token {
+    /// The token after `last`, given at `now`: larger than `last`, and larger than anything given
+    /// before `now` even if the store has lost its tail.
+    #[must_use]
+    pub fn next(last: Self, now: crate::clock::Timestamp) -> Self {
+        Self(last.0.saturating_add(1).max(now.as_micros()))
+    }
+}
+
+impl std::fmt::Debug for Token {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Token(…)")
+    }
+}

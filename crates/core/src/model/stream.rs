@@ -1,0 +1,162 @@
+//! Streams: append-only logs with a gapless sequence.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+use super::TaskId;
+use crate::clock::Timestamp;
+use crate::error::{Error, Result};
+use crate::json::Json;
+use crate::limits;
+
+/// The category whose streams belong to tasks.
+pub const TASK_CATEGORY: &str = "task";
+/// The category of dead letters.
+pub const DEAD_CATEGORY: &str = "dead";
+/// The category of administrative acts.
+pub const AUDIT_CATEGORY: &str = "audit";
+
+/// The name of a stream, `category/id`.
+///
+/// ```
+/// use statehold_core::model::StreamName;
+///
+/// let name: StreamName = "thread/42".parse().unwrap();
+/// assert_eq!((name.category(), name.id()), ("thread", "42"));
+/// assert!("thread".parse::<StreamName>().is_err());
+/// ```
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct StreamName(String);
+
+impl StreamName {
+    /// The stream `category/id`.
+    pub fn new(category: &str, id: impl fmt::Display) -> Result<Self> {
+        format!("{category}/{id}").parse()
+    }
+
+    /// The stream of a task's events.
+    pub fn of_task(id: TaskId) -> Self {
+        Self(format!("{TASK_CATEGORY}/{id}"))
+    }
+
+    /// For names that this crate puts together from checked parts.
+    pub(crate) fn trusted(category: &str, id: &str) -> Self {
+        Self(format!("{category}/{id}"))
+    }
+
+    /// The part before the first slash.
+    pub fn category(&self) -> &str {
+        self.0.split_once('/').map_or("", |(category, _)| category)
+    }
+
+    /// The part after the first slash.
+    pub fn id(&self) -> &str {
+        self.0.split_once('/').map_or("", |(_, id)| id)
+    }
+
+    /// The task whose stream this is.
+    pub fn task(&self) -> Option<TaskId> {
+        let id = (self.category() == TASK_CATEGORY).then(|| self.id().parse().ok())?;
+        id.filter(|id| Self::of_task(*id) == *self)
+    }
+
+    /// The whole name.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for StreamName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl fmt::Debug for StreamName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl FromStr for StreamName {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        Self::try_from(text.to_owned())
+    }
+}
+
+impl TryFrom<String> for StreamName {
+    type Error = Error;
+
+    fn try_from(text: String) -> Result<Self> {
+        limits::name(&text).map_err(|problem| Error::invalid("stream", problem))?;
+        match text.split_once('/') {
+            Some((category, id)) if !category.is_empty() && !id.is_empty() => Ok(Self(text)),
+            _ => Err(Error::invalid("stream", format!("`{text}` is not of the form category/id"))),
+        }
+    }
+}
+
+impl From<StreamName> for String {
+    fn from(name: StreamName) -> Self {
+        name.0
+    }
+}
+
+/// Where an event stands in its category. Opaque to callers; its bytes compare in order.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Position(pub String);
+
+impl Position {
+    /// A position from a number, for stores that count.
+    pub fn from_number(number: u64) -> Self {
+        Self(format!("{number:016x}"))
+    }
+
+    /// The number that [`from_number`](Self::from_number) was given.
+    pub fn as_number(&self) -> Option<u64> {
+        u64::from_str_radix(&self.0, 16).ok()
+    }
+}
+
+impl fmt::Display for Position {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// One event of a stream.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Event {
+    /// Its stream.
+    pub stream: StreamName,
+    /// 1, 2, 3… in its stream, with no gap.
+    pub seq: u64,
+    /// Its place in the category.
+    pub position: Position,
+    /// What happened.
+    #[serde(rename = "type")]
+    pub kind: String,
+    /// The rest.
+    pub data: Option<Json>,
+    /// When it was written.
+    pub at: Timestamp,
+    /// Who wrote it.
+    pub actor: Option<String>,
+}
+
+/// A stream in a list.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StreamInfo {
+    /// Its name.
+    pub stream: StreamName,
+    /// The sequence number of its last event.
+    pub last_seq: u64,
+    /// The oldest cursor that can be read after; 0 unless it was trimmed.
+    pub oldest: u64,
+}
