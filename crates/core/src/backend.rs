@@ -11,7 +11,8 @@ use crate::dump::Record;
 use crate::error::Result;
 use crate::model::{Document, Entry, GroupInfo, Lock, QueueInfo, Source, StreamInfo, Task, TaskId};
 use crate::query::{
-    CategoryPage, CategoryRead, DocumentList, KeyList, Page, StreamPage, StreamRead, TaskCounts, TaskList, Why,
+    CategoryPage, CategoryRead, DocumentList, KeyList, Page, StreamPage, StreamRead, TaskCounts, TaskList,
+    Why,
 };
 use crate::wake::{Topic, Waiter};
 
@@ -66,7 +67,7 @@ pub trait Backend: std::fmt::Debug + Send + Sync + 'static {
     ///   `dead_letter` with the event and `reason: max_deliveries`; one whose event was trimmed, with
     ///   `reason: compacted`. From category `dead` nothing becomes a dead letter: it is delivered again,
     ///   or dropped if trimmed.
-    /// - A group whose cursor fell behind a trim answers `compacted` until a seek.
+    /// - A group of which events were trimmed before it read them answers `compacted` until a seek.
     /// - With a `key`, what is still out from this consumer's earlier read with that key is answered again
     ///   with the same tokens.
     /// - An empty answer carries `next_at`, when the visibility of a delivery runs out, if there is one.
@@ -125,7 +126,9 @@ pub trait Backend: std::fmt::Debug + Send + Sync + 'static {
     /// # Behavior
     /// - Events come in an order that is the same for every reader, in which each stream keeps its own, and
     ///   into which nothing is inserted behind a cursor that was given out.
-    /// - Reading after a cursor behind which events were trimmed is `compacted`.
+    /// - Reading after a cursor of a page is `compacted` if events after it were trimmed since the page was
+    ///   given; reading after the plain position of an event, if events after it were ever trimmed. Reading
+    ///   from the oldest gives all that is there.
     async fn category_read(&self, namespace: &str, read: &CategoryRead) -> Result<CategoryPage>;
 
     /// Lists streams by name, the streams of tasks included.
@@ -165,8 +168,7 @@ pub trait Backend: std::fmt::Debug + Send + Sync + 'static {
     /// Lists queues with depth and pollers, by name.
     ///
     /// # Behavior
-    /// - Lists every queue that a task is in, that was paused or not, or that was polled in the last five
-    ///   minutes.
+    /// - Lists every queue that has a task, is paused, or was polled in the last five minutes.
     async fn queue_list(&self, namespace: &str) -> Result<Vec<QueueInfo>>;
 
     /// The namespaces in which there is anything, by name.

@@ -209,8 +209,10 @@ impl Batch {
         if text.len() > 2 * limits::BATCH {
             return Err(Error::too_large("batch", format!("is {} bytes long", text.len())));
         }
-        let wire: Wire = serde_path_to_error::deserialize(&mut serde_json::Deserializer::from_str(text))
-            .map_err(|e| Error::invalid(e.path().to_string(), e.inner().to_string()))?;
+        let mut reader = serde_json::Deserializer::from_str(text);
+        let wire: Wire = serde_path_to_error::deserialize(&mut reader)
+            .map_err(|e| Error::invalid(e.path().to_string().trim_matches('.'), e.inner().to_string()))?;
+        reader.end().map_err(|e| Error::invalid("", e.to_string()))?;
         let mut batch = Self::new(namespace);
         batch.key = wire.key.map(BatchKey::new);
         batch.fences = wire.fences;
@@ -225,10 +227,7 @@ impl Batch {
     /// batch.
     pub fn prepare(mut self) -> Result<Prepared> {
         self.check()?;
-        let request = match &self.key {
-            Some(_) => Some(RequestHash::of(&self)?),
-            None => None,
-        };
+        let request = self.key.as_ref().map(|_| RequestHash::of(&self));
         let mut generated = HashSet::new();
         for command in &mut self.commands {
             if let Command::TaskCreate(create) = command {
@@ -286,7 +285,10 @@ impl Batch {
                 _ => false,
             };
             if acked {
-                return Err(in_command(Error::invalid("group", "is moved by a seek in the same batch"), index));
+                return Err(in_command(
+                    Error::invalid("group", "is moved by a seek in the same batch"),
+                    index,
+                ));
             }
         }
         Ok(())
@@ -337,7 +339,8 @@ fn names(command: &Command) -> Vec<Name<'_>> {
             let mut names: Vec<_> = create.id.map(Name::Task).into_iter().collect();
             names.extend(create.idempotency_key.as_deref().map(Name::Idempotency));
             names.extend(create.exclusive_key.as_deref().map(Name::Exclusive));
-            names.extend(create.parent.zip(create.child_key.as_deref()).map(|(id, key)| Name::Child(id, key)));
+            names
+                .extend(create.parent.zip(create.child_key.as_deref()).map(|(id, key)| Name::Child(id, key)));
             names
         }
         Command::TaskStart(c) => vec![Name::Task(c.id)],
@@ -373,7 +376,7 @@ fn names(command: &Command) -> Vec<Name<'_>> {
     }
 }
 
-fn delivery_names<'a>(ack: crate::command::Ack<'a>) -> Vec<Name<'a>> {
+fn delivery_names(ack: crate::command::Ack<'_>) -> Vec<Name<'_>> {
     ack.deliveries.iter().map(|d| Name::Delivery(ack.group, ack.source, &d.position)).collect()
 }
 
@@ -421,9 +424,10 @@ impl Prepared {
                     || create.child_key.is_some()
                     || create.id.is_some_and(|id| !self.is_generated(id))
             }
-            Command::TaskComplete(_) | Command::TaskRenew(_) | Command::LockRenew(_) | Command::LockRelease(_) => {
-                true
-            }
+            Command::TaskComplete(_)
+            | Command::TaskRenew(_)
+            | Command::LockRenew(_)
+            | Command::LockRelease(_) => true,
             _ => false,
         }
     }
@@ -442,12 +446,13 @@ pub struct Replies {
 impl Replies {
     /// The reply of one command. A handle of another batch is `invalid`.
     pub fn take<R: FromReply>(&mut self, handle: Handle<R>) -> Result<R> {
-        let reply = self.replies.get_mut(handle.index).map(|reply| {
-            std::mem::replace(reply, Reply::Done(crate::command::Done {}))
-        });
-        reply
-            .and_then(R::from_reply)
-            .ok_or_else(|| Error::invalid("", "the handle is not of this batch, or its reply was taken before"))
+        let reply = self
+            .replies
+            .get_mut(handle.index)
+            .map(|reply| std::mem::replace(reply, Reply::Done(crate::command::Done {})));
+        reply.and_then(R::from_reply).ok_or_else(|| {
+            Error::invalid("", "the handle is not of this batch, or its reply was taken before")
+        })
     }
 }
 
@@ -468,17 +473,30 @@ mod tests {
         let deep = "[".repeat(5000) + &"]".repeat(5000);
         let long = "k".repeat(257);
         let cases = [
-            (r#"{"commands": [{"op": "entry.take", "key": ""}]}"#.into(), "commands[0].key: must not be empty"),
+            (
+                r#"{"commands": [{"op": "entry.take", "key": ""}]}"#.into(),
+                "commands[0].key: must not be empty",
+            ),
             (format!(r#"{{"commands": [{{"op": "entry.take", "key": "{long}"}}]}}"#), "257 bytes"),
             (r#"{"commands": [{"op": "entry.take", "key": "k", "x": 1}]}"#.into(), "unknown field `x`"),
             (r#"{"commands": [], "x": 1}"#.into(), "unknown field `x`"),
             (r#"{"commands": []}"#.into(), "0 items"),
             (r#"{"commands": [{"op": "entry.grab"}]}"#.into(), "no command `entry.grab`"),
             (r#"{"commands": [{"key": "k"}]}"#.into(), "op: is missing"),
-            (r#"{"commands": [{"op": "task.create", "kind": "k", "idempotency_key": ""}]}"#.into(), "idempotency_key: must not be empty"),
+            (
+                r#"{"commands": [{"op": "task.create", "kind": "k", "idempotency_key": ""}]}"#.into(),
+                "idempotency_key: must not be empty",
+            ),
             (r#"{"commands": [{"op": "entry.set", "key": "k", "value": "\u0000"}]}"#.into(), "\\u0000"),
-            (format!(r#"{{"commands": [{{"op": "entry.set", "key": "k", "value": {deep}}}]}}"#), "deeper than 128"),
-            (r#"{"commands": [{"op": "entry.take", "key": "k"}, {"op": "entry.delete", "key": "k"}]}"#.into(), "names entry `k` twice"),
+            (
+                format!(r#"{{"commands": [{{"op": "entry.set", "key": "k", "value": {deep}}}]}}"#),
+                "deeper than 128",
+            ),
+            (
+                r#"{"commands": [{"op": "entry.take", "key": "k"}, {"op": "entry.delete", "key": "k"}]}"#
+                    .into(),
+                "names entry `k` twice",
+            ),
         ];
         for (text, expected) in cases {
             let error = refused(&text);
@@ -491,7 +509,8 @@ mod tests {
     #[test]
     fn oversize_bodies_are_too_large() {
         let body = "x".repeat(limits::BODY);
-        let error = refused(&format!(r#"{{"commands": [{{"op": "entry.set", "key": "k", "value": "{body}"}}]}}"#));
+        let error =
+            refused(&format!(r#"{{"commands": [{{"op": "entry.set", "key": "k", "value": "{body}"}}]}}"#));
         assert_eq!(error.code(), "too_large");
         assert_eq!(error.place(), Some(Place::Command(0)));
     }
@@ -509,7 +528,11 @@ mod tests {
         let mut batch = Batch::new("default");
         let _ = batch.add(TaskCreate::new("k"));
         let taken = batch.add(EntryTake { key: "k".into() });
-        let wrong = Batch::of("default", StreamAppend { stream: StreamName::trusted("a", "b"), events: vec![], expect_seq: None }).1;
+        let wrong = Batch::of(
+            "default",
+            StreamAppend { stream: StreamName::trusted("a", "b"), events: vec![], expect_seq: None },
+        )
+        .1;
         let reply = crate::command::TakenEntry { entry: None };
         let done = Reply::Done(crate::command::Done {});
         let mut replies = Replies { replies: vec![done, Reply::TakenEntry(reply.clone())], replayed: false };

@@ -211,7 +211,12 @@ pub struct Swept {
 impl Sweep {
     /// A sweep of up to 100 of each kind, with nothing to retain less than forever.
     pub fn new(namespace: impl Into<String>) -> Self {
-        Self { namespace: namespace.into(), limit: 100, retention: Retention::forever(), retention_after: None }
+        Self {
+            namespace: namespace.into(),
+            limit: 100,
+            retention: Retention::forever(),
+            retention_after: None,
+        }
     }
 
     /// All that is wrong with it.
@@ -223,4 +228,3 @@ impl Sweep {
         check.finish()
     }
 }
-

@@ -33,10 +33,12 @@ pub enum Record {
 }
 
 /// How far the events of a category were trimmed.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CategoryMark {
     /// Which category.
     pub category: String,
     /// The highest position that was removed.
     pub trimmed: Position,
+    /// How often something was removed.
+    pub trims: u64,
 }

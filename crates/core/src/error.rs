@@ -198,9 +198,11 @@ impl Error {
     #[must_use]
     pub fn under(self, prefix: &str) -> Self {
         let ErrorKind::Invalid { problems } = &self.0.kind else { return self };
-        let problems = problems.iter().map(|p| Problem { path: join(prefix, &p.path), message: p.message.clone() });
+        let problems =
+            problems.iter().map(|p| Problem { path: join(prefix, &p.path), message: p.message.clone() });
         let mut moved = Self::problems(problems.collect());
         moved.0.place = self.0.place;
+        moved.0.hint = self.0.hint;
         moved
     }
 
@@ -259,7 +261,7 @@ impl Error {
 fn join(prefix: &str, path: &str) -> String {
     match (prefix, path) {
         ("", path) => path.to_owned(),
-        (prefix, "" | ".") => prefix.to_owned(),
+        (prefix, "") => prefix.to_owned(),
         (prefix, path) if path.starts_with('[') => format!("{prefix}{path}"),
         (prefix, path) => format!("{prefix}.{path}"),
     }
@@ -291,8 +293,12 @@ impl ErrorKind {
             Self::Invalid { .. } => "correct the request; nothing was changed",
             Self::Conflict => "use another key, or send the same request as before",
             Self::Held { .. } => "wait for it to be freed, or try again after it expires",
-            Self::Fenced { .. } => "stop this work: someone else may have taken it over; claim again to continue",
-            Self::InvalidTransition { .. } => "read the task's current status and choose one of the allowed steps",
+            Self::Fenced { .. } => {
+                "stop this work: someone else may have taken it over; claim again to continue"
+            }
+            Self::InvalidTransition { .. } => {
+                "read the task's current status and choose one of the allowed steps"
+            }
             Self::PreconditionFailed { .. } => "read it again and repeat the change on the current revision",
             Self::Compacted { .. } => "events before this cursor were trimmed; read again after `oldest`",
             Self::TooLarge => "send less at a time",

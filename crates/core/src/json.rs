@@ -32,8 +32,8 @@ pub struct Json(Arc<RawValue>);
 impl Json {
     /// Checks `text` and keeps it without insignificant white space.
     pub fn parse(text: &str) -> Result<Self> {
-        let raw: &RawValue = serde_json::from_str(text)
-            .map_err(|e| Error::invalid("", format!("not JSON: {e}")))?;
+        let raw: &RawValue =
+            serde_json::from_str(text).map_err(|e| Error::invalid("", format!("not JSON: {e}")))?;
         Self::check(raw).map_err(|problem| Error::invalid("", problem))
     }
 
@@ -167,7 +167,7 @@ fn without_spaces(text: &str) -> std::result::Result<String, String> {
     Ok(out)
 }
 
-/// The index after the string that begins at `start`; refuses escapes that PostgreSQL cannot hold.
+/// The index after the string that begins at `start`; refuses escapes that not every store can hold.
 fn string_end(text: &str, start: usize) -> std::result::Result<usize, String> {
     let bytes = text.as_bytes();
     let mut at = start + 1;

@@ -103,7 +103,9 @@ impl Retention {
 
     pub(crate) fn check(&self, check: &mut Check) {
         for (status, keep) in &self.tasks {
-            check.that(status.is_terminal(), "retention.tasks", || format!("`{status}` is not a terminal status"));
+            check.that(status.is_terminal(), "retention.tasks", || {
+                format!("`{status}` is not a terminal status")
+            });
             check.length("retention.tasks", Some(*keep));
         }
         for (category, keep) in &self.streams {
@@ -121,7 +123,8 @@ impl Default for Retention {
         let days = |days: u64| Seconds::new(days * 86_400);
         let aged = |age| StreamRetention { max_length: None, max_age_seconds: Some(age) };
         Self {
-            tasks: [(Status::Completed, days(7)), (Status::Failed, days(30)), (Status::Cancelled, days(30))].into(),
+            tasks: [(Status::Completed, days(7)), (Status::Failed, days(30)), (Status::Cancelled, days(30))]
+                .into(),
             streams: [
                 ("audit".to_owned(), aged(days(30))),
                 ("compliance".to_owned(), aged(days(365))),

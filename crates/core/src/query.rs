@@ -43,7 +43,8 @@ pub fn read_cursor<K: DeserializeOwned>(cursor: &str) -> Result<K> {
     use base64::Engine as _;
     let bytes = base64::engine::general_purpose::URL_SAFE_NO_PAD.decode(cursor).ok();
     bytes.and_then(|bytes| serde_json::from_slice(&bytes).ok()).ok_or_else(|| {
-        Error::invalid("cursor", "is not one that this list gave").hint("pass `next_cursor` as it was answered")
+        Error::invalid("cursor", "is not one that this list gave")
+            .hint("pass `next_cursor` as it was answered")
     })
 }
 
@@ -305,8 +306,8 @@ pub struct StreamPage {
 pub enum CategoryFrom {
     /// From the oldest event that is there.
     Oldest,
-    /// From the event after this position.
-    After(Position),
+    /// From the event after this cursor: one that a page gave, or the position of an event.
+    After(CategoryCursor),
     /// After the newest event: answers no events, and the cursor to tail from.
     Latest,
 }
@@ -338,7 +339,57 @@ pub struct CategoryPage {
     /// In the order of `position`.
     pub events: Vec<Event>,
     /// Reads on from here.
-    pub cursor: Position,
+    pub cursor: CategoryCursor,
+}
+
+/// A place in a category. Beside the position it holds how often the category had been trimmed when it was
+/// given, so that a reader is told of events that were trimmed before it got to them, and of no others.
+/// Written `position~trims`; the plain position of an event is a cursor too, and a strict one.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(from = "String", into = "String")]
+pub struct CategoryCursor {
+    /// After this position.
+    pub position: Position,
+    /// How often the category had been trimmed; 0 if that is not known.
+    pub trims: u64,
+}
+
+impl CategoryCursor {
+    /// Whether events after this cursor were trimmed since it was given.
+    pub fn is_compacted(&self, trimmed: &Position, trims: u64) -> bool {
+        self.trims != trims && self.position < *trimmed
+    }
+}
+
+impl From<Position> for CategoryCursor {
+    fn from(position: Position) -> Self {
+        Self { position, trims: 0 }
+    }
+}
+
+impl From<String> for CategoryCursor {
+    fn from(text: String) -> Self {
+        let known = text.rsplit_once('~').and_then(|(position, trims)| Some((position, trims.parse().ok()?)));
+        match known {
+            Some((position, trims)) => Self { position: Position(position.to_owned()), trims },
+            None => Position(text).into(),
+        }
+    }
+}
+
+impl From<CategoryCursor> for String {
+    fn from(cursor: CategoryCursor) -> Self {
+        cursor.to_string()
+    }
+}
+
+impl std::fmt::Display for CategoryCursor {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self.trims {
+            0 => self.position.fmt(f),
+            trims => write!(f, "{}~{trims}", self.position),
+        }
+    }
 }
 
 /// Lists by a prefix of the key: streams of a category, entries, locks.

@@ -28,9 +28,9 @@ pub struct RequestHash([u8; 32]);
 
 impl RequestHash {
     /// The hash of a request.
-    pub fn of<T: Serialize>(request: &T) -> Result<Self> {
-        let canonical = Json::of(request)?.canonical();
-        Ok(Self(*blake3::hash(canonical.as_bytes()).as_bytes()))
+    pub fn of<T: Serialize>(request: &T) -> Self {
+        let canonical = Json::trusted(request).canonical();
+        Self(*blake3::hash(canonical.as_bytes()).as_bytes())
     }
 
     /// The bytes, for stores that keep them as such.
@@ -80,8 +80,8 @@ pub struct Head {
 pub struct TaskRow {
     /// What the caller sees.
     pub task: Task,
-    /// The request that created it, if it can be repeated.
-    pub request: Option<RequestHash>,
+    /// The request that created it.
+    pub request: RequestHash,
     /// The last token given, also after the lease.
     pub last_token: Token,
     /// The head of `task/<id>`.
@@ -92,7 +92,9 @@ pub struct TaskRow {
     pub open_dependencies: Vec<TaskId>,
     /// The dependency whose end failed it.
     pub failed_by: Option<TaskId>,
-    /// How many of its children are not terminal.
+    /// How many children it ever had.
+    pub children: u32,
+    /// How many of them are not terminal.
     pub open_children: u32,
     /// How many levels of parents it has.
     pub depth: u16,
@@ -148,6 +150,11 @@ impl TaskRow {
     pub fn attempt_deadline(&self) -> Option<Timestamp> {
         let lease = self.task.lease.as_ref()?;
         self.task.timeout_seconds.map(|timeout| lease.started_at + timeout)
+    }
+
+    /// When its owner loses it: at the end of the lease or of the attempt, whichever is first.
+    pub fn lease_end(&self) -> Option<Timestamp> {
+        earliest(self.lease_expiry(), self.attempt_deadline())
     }
 
     /// When something happens to it by itself, the end of its lease included.
@@ -269,6 +276,8 @@ pub struct GroupRow {
     pub group: GroupKey,
     /// What the next read starts after; the oldest event there is if none.
     pub cursor: Option<Cursor>,
+    /// How often its category had been trimmed when it last read.
+    pub trims_seen: u64,
 }
 
 /// A place in a stream or a category.

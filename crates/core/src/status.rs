@@ -51,8 +51,7 @@ pub const TRANSITIONS: [(Status, &[Status]); 8] = [
 
 impl Status {
     /// Every status, in the order of the table.
-    pub const ALL: [Self; 8] =
-        [Backlog, Blocked, Pending, Running, Waiting, Completed, Failed, Cancelled];
+    pub const ALL: [Self; 8] = [Backlog, Blocked, Pending, Running, Waiting, Completed, Failed, Cancelled];
 
     /// What may come next.
     pub fn next(self) -> &'static [Self] {

@@ -104,7 +104,9 @@ impl Ack<'_> {
 /// Checks the name of a group and its source.
 pub(crate) fn check_group(check: &mut Check, group: &str, source: &Source) {
     check.name("group", group);
-    check.that(group.len() <= limits::NAME - 8, "group", || format!("is longer than {} bytes", limits::NAME - 8));
+    check.that(group.len() <= limits::NAME - 8, "group", || {
+        format!("is longer than {} bytes", limits::NAME - 8)
+    });
     if let Source::Category(category) = source {
         check.name("source.category", category);
         check.that(!category.contains('/'), "source.category", || "must not contain a slash".into());

@@ -11,7 +11,7 @@ mod streams;
 mod tasks;
 mod wire;
 
-pub use documents::{DocumentDelete, DocumentPut, DocumentRevision, Expect, Existed};
+pub use documents::{DocumentDelete, DocumentPut, DocumentRevision, Existed, Expect};
 pub use entries::{EntryDelete, EntryExpiry, EntrySet, EntryTake, TakenEntry};
 pub use groups::{Ack, DeliveryRef, GroupAck, GroupNack, GroupSeek, SeekTo};
 pub use locks::{
@@ -58,6 +58,7 @@ macro_rules! commands {
         /// Any command.
         #[derive(Clone, Debug, PartialEq)]
         #[allow(missing_docs, reason = "each variant is the command of its name")]
+        #[allow(clippy::large_enum_variant, reason = "the largest is the most common; a box would cost it an allocation")]
         pub enum Command { $($name($name),)* }
 
         $(
@@ -87,7 +88,7 @@ macro_rules! commands {
             /// Reads the fields of the command called `op`.
             fn read(op: &str, fields: wire::Fields) -> Result<Self> {
                 match op {
-                    $($op => wire::read::<$name>(fields).map(Self::$name),)*
+                    $($op => wire::read::<$name>(&fields).map(Self::$name),)*
                     _ => Err(Error::invalid("op", format!("there is no command `{op}`"))
                         .hint(format!("the commands are {}", Self::NAMES.join(", ")))),
                 }

@@ -172,7 +172,8 @@ impl TaskCreate {
         check.labels(self.labels.iter().map(|(key, value)| (key, Some(value))));
         check.count("depends_on", self.depends_on.len(), 0, limits::LIST);
         check.length("timeout_seconds", self.timeout_seconds);
-        check.that(self.child_key.is_none() || self.parent.is_some(), "child_key", || "needs a parent".into());
+        check
+            .that(self.child_key.is_none() || self.parent.is_some(), "child_key", || "needs a parent".into());
         check.that(self.max_attempts != Some(0), "max_attempts", || "must be at least 1".into());
         check.that(self.max_lease_losses != Some(0), "max_lease_losses", || "must be at least 1".into());
         let own = self.id.is_some_and(|id| self.depends_on.contains(&id) || self.parent == Some(id));
@@ -207,6 +208,10 @@ pub struct TaskStart {
 }
 
 /// The length of a lease unless said otherwise.
+#[expect(
+    clippy::unnecessary_wraps,
+    reason = "a lease may be without end, and this is a default of that type"
+)]
 pub(crate) fn default_lease() -> Option<Seconds> {
     Some(Seconds::new(30))
 }
@@ -533,7 +538,6 @@ pub struct TaskPurge {
 macro_rules! nothing_to_check {
     ($($name:ident),*) => {
         $(impl $name {
-            #[expect(clippy::unused_self, reason = "every command is checked the same way")]
             pub(super) fn check(&self, _: &mut Check) {}
         })*
     };

@@ -15,11 +15,9 @@ pub(super) fn fields(text: &str) -> Result<Fields> {
     serde_json::from_str(text).map_err(|e| Error::invalid("", format!("not a JSON object: {e}")))
 }
 
-pub(super) fn read<T: DeserializeOwned>(fields: Fields) -> Result<T> {
+pub(super) fn read<T: DeserializeOwned>(fields: &Fields) -> Result<T> {
     let pairs = fields.iter().map(|(name, value)| (name.as_str(), value.as_ref()));
     let map = MapDeserializer::<_, serde_json::Error>::new(pairs);
-    serde_path_to_error::deserialize(map).map_err(|e| {
-        let path = e.path().to_string();
-        Error::invalid(if path == "." { String::new() } else { path }, e.inner().to_string())
-    })
+    serde_path_to_error::deserialize(map)
+        .map_err(|e| Error::invalid(e.path().to_string().trim_matches('.'), e.inner().to_string()))
 }

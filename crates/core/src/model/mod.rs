@@ -16,7 +16,8 @@ pub use lock::Lock;
 pub use queue::{Poller, QueueInfo};
 pub use stream::{AUDIT_CATEGORY, DEAD_CATEGORY, Event, Position, StreamInfo, StreamName, TASK_CATEGORY};
 pub use task::{
-    Backoff, Children, Labels, Lease, OnTimeout, Progress, ResumedBy, Task, TaskError, TaskId, WaitFor, Waiting,
+    Backoff, Children, Labels, Lease, OnTimeout, Progress, ResumedBy, Task, TaskError, TaskId, WaitFor,
+    Waiting,
 };
 
 use serde::{Deserialize, Serialize};

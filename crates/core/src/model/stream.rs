@@ -85,18 +85,18 @@ impl FromStr for StreamName {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Self> {
-        Self::try_from(text.to_owned())
+        Self::try_from(text.to_owned()).map_err(|problem| Error::invalid("stream", problem))
     }
 }
 
 impl TryFrom<String> for StreamName {
-    type Error = Error;
+    type Error = String;
 
-    fn try_from(text: String) -> Result<Self> {
-        limits::name(&text).map_err(|problem| Error::invalid("stream", problem))?;
+    fn try_from(text: String) -> Result<Self, String> {
+        limits::name(&text)?;
         match text.split_once('/') {
             Some((category, id)) if !category.is_empty() && !id.is_empty() => Ok(Self(text)),
-            _ => Err(Error::invalid("stream", format!("`{text}` is not of the form category/id"))),
+            _ => Err(format!("`{text}` is not of the form category/id")),
         }
     }
 }

@@ -1,0 +1,90 @@
+//! Claims: what is due first, then the first ready tasks.
+
+use std::sync::Arc;
+
+use super::lifecycle::{self, Starter};
+use super::lookup::{TaskSelect, TaskSet};
+use super::tx::{Planned, Tx};
+use super::{derived, queues, sweep};
+use crate::call::{Claim, Claimed};
+use crate::clock::Timestamp;
+use crate::model::Task;
+use crate::row::QueueRow;
+
+/// How many timers and how many leases a claim handles before it takes.
+const BOUND: usize = 100;
+
+pub(super) fn claim(tx: &mut Tx<'_>, claim: &Claim) -> Planned<Claimed> {
+    want_all(tx, claim);
+    if let Some(tasks) = held_before(tx, claim)? {
+        return Ok(Claimed { tasks, next_at: None });
+    }
+    let mut open = Vec::new();
+    for queue in unique(&claim.queues) {
+        queues::note_poller(tx, &queue, &claim.owner)?;
+        if !queues::is_paused(tx, &queue)? {
+            open.push(queue);
+        }
+    }
+    if open.is_empty() {
+        return Ok(Claimed::default());
+    }
+    let passed = sweep::pass_times(tx, Some(&open), BOUND)?;
+    derived::settle(tx)?;
+    let tasks = take(tx, claim, &open)?;
+    let next_at = match tasks.is_empty() {
+        true if passed.more => Some(tx.now),
+        true => upcoming(tx, &open)?,
+        false => None,
+    };
+    Ok(Claimed { tasks, next_at })
+}
+
+fn unique(queues: &[String]) -> Vec<String> {
+    let mut queues = queues.to_vec();
+    queues.sort();
+    queues.dedup();
+    queues
+}
+
+/// Notes what a claim looks at when no queue is paused.
+fn want_all(tx: &mut Tx<'_>, claim: &Claim) {
+    let queues = unique(&claim.queues);
+    for queue in &queues {
+        tx.want::<QueueRow>(queue);
+    }
+    sweep::want_times(tx, Some(&queues), BOUND);
+    tx.want_look(TaskSelect { set: TaskSet::Ready { queues }, limit: claim.limit as usize });
+}
+
+/// What an earlier claim with the same key still holds.
+fn held_before(tx: &mut Tx<'_>, claim: &Claim) -> Planned<Option<Vec<Task>>> {
+    let Some(key) = &claim.key else { return Ok(None) };
+    let set = TaskSet::Claimed { owner: claim.owner.clone(), key: key.clone() };
+    let now = tx.now;
+    let held = tx.find(&set, crate::limits::LIST)?.keys.into_iter();
+    let held = held.filter(|row| row.lease_end().is_none_or(|end| end > now));
+    let tasks: Vec<_> = held.map(|row| row.task.clone()).collect();
+    Ok(if tasks.is_empty() { None } else { Some(tasks) })
+}
+
+fn take(tx: &mut Tx<'_>, claim: &Claim, open: &[String]) -> Planned<Vec<Task>> {
+    let set = TaskSet::Ready { queues: open.to_vec() };
+    let ready = tx.find(&set, claim.limit as usize)?.keys;
+    let starter =
+        Starter { owner: &claim.owner, lease_seconds: claim.lease_seconds, claim_key: claim.key.as_ref() };
+    let mut tasks = Vec::with_capacity(ready.len());
+    for row in ready {
+        let mut row = Arc::unwrap_or_clone(row);
+        lifecycle::start(tx, &mut row, &starter)?;
+        tasks.push(row.task.clone());
+        tx.put(row);
+    }
+    Ok(tasks)
+}
+
+/// When something in these queues happens by itself.
+fn upcoming(tx: &mut Tx<'_>, open: &[String]) -> Planned<Option<Timestamp>> {
+    let set = TaskSet::Upcoming { queues: open.to_vec() };
+    Ok(tx.find(&set, 1)?.keys.first().and_then(|row| row.alarm()))
+}

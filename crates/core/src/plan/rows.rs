@@ -1,0 +1,230 @@
+//! What a plan reads and writes: loaded rows, what is still missing, and effects. A backend fills [`Rows`]
+//! with what [`Needs`] asks for and stores what [`Effects`] say.
+
+use std::collections::{BTreeSet, HashMap, HashSet};
+use std::sync::Arc;
+
+use super::lookup::{
+    Child, Cut, DeliverySelect, EventAt, Expired, Idempotency, Latest, Lookup, Overgrown, TaskSelect, Unread,
+};
+use crate::model::{Document, Entry, Event, Position, StreamName, TaskId};
+use crate::row::{
+    AnswerRow, Change, ChoreRow, DeliveryKey, DeliveryRow, ExclusiveRow, FloorRow, GroupKey, GroupRow,
+    LockRow, QueueRow, Record, SignalsRow, StreamRow, TaskRow,
+};
+
+/// A kind of row that plans read and write.
+pub trait Kept: Record {
+    /// The loaded rows of this kind.
+    fn loaded(rows: &Rows) -> &HashMap<Self::Key, Option<Arc<Self>>>;
+    /// The same, to be filled.
+    fn loaded_mut(rows: &mut Rows) -> &mut HashMap<Self::Key, Option<Arc<Self>>>;
+    /// The changes of this kind.
+    fn changes(effects: &mut Effects) -> &mut Vec<Change<Self>>;
+    /// The missing keys of this kind.
+    fn missing(needs: &mut Needs) -> &mut BTreeSet<Self::Key>;
+}
+
+/// A lookup whose answers a plan reads.
+pub trait Asked: Lookup {
+    /// The answers that are there.
+    fn answers(rows: &Rows) -> &HashMap<Self, Self::Answer>;
+    /// The same, to be filled.
+    fn answers_mut(rows: &mut Rows) -> &mut HashMap<Self, Self::Answer>;
+    /// The lookups that are missing.
+    fn asked(needs: &mut Needs) -> &mut BTreeSet<Self>;
+}
+
+macro_rules! tables {
+    (rows { $($table:ident: $row:ty,)* } lookups { $($lookups:ident: $lookup:ty,)* }) => {
+        /// Rows of one namespace as far as they were loaded, with the effects of accepted plans laid over
+        /// them. A key with `None` is known to be absent.
+        #[derive(Clone, Debug, Default)]
+        pub struct Rows {
+            $($table: HashMap<<$row as Record>::Key, Option<Arc<$row>>>,)*
+            $($lookups: HashMap<$lookup, <$lookup as Lookup>::Answer>,)*
+            /// The tasks and deliveries that accepted plans changed, which the store does not know yet.
+            pub(super) changed_tasks: HashSet<TaskId>,
+            pub(super) changed_deliveries: HashSet<DeliveryKey>,
+            pub(super) cleared_groups: HashSet<GroupKey>,
+        }
+
+        /// Rows and lookups that a plan is missing. Load them, each table's keys in order, and plan again.
+        #[derive(Clone, Debug, Default, PartialEq)]
+        pub struct Needs {
+            $(#[doc = concat!("Keys of ", stringify!($table), ".")]
+            pub $table: BTreeSet<<$row as Record>::Key>,)*
+            $(#[doc = concat!("Lookups of ", stringify!($lookups), ".")]
+            pub $lookups: BTreeSet<$lookup>,)*
+        }
+
+        /// What an accepted plan leaves: at most one change a row, and events in order.
+        #[derive(Clone, Debug, Default, PartialEq)]
+        pub struct Effects {
+            $(#[doc = concat!("Changes of ", stringify!($table), ".")]
+            pub $table: Vec<Change<$row>>,)*
+            /// Events to append; their sequence numbers are given, their positions are the store's.
+            pub events: Vec<Appending>,
+            /// Prefixes of streams to remove, after the appends.
+            pub trims: Vec<Trim>,
+            /// Groups whose deliveries are all to be removed, before the changes of deliveries.
+            pub cleared: Vec<GroupKey>,
+        }
+
+        $(impl Kept for $row {
+            fn loaded(rows: &Rows) -> &HashMap<Self::Key, Option<Arc<Self>>> { &rows.$table }
+            fn loaded_mut(rows: &mut Rows) -> &mut HashMap<Self::Key, Option<Arc<Self>>> { &mut rows.$table }
+            fn changes(effects: &mut Effects) -> &mut Vec<Change<Self>> { &mut effects.$table }
+            fn missing(needs: &mut Needs) -> &mut BTreeSet<Self::Key> { &mut needs.$table }
+        })*
+
+        $(impl Asked for $lookup {
+            fn answers(rows: &Rows) -> &HashMap<Self, Self::Answer> { &rows.$lookups }
+            fn answers_mut(rows: &mut Rows) -> &mut HashMap<Self, Self::Answer> { &mut rows.$lookups }
+            fn asked(needs: &mut Needs) -> &mut BTreeSet<Self> { &mut needs.$lookups }
+        })*
+
+        impl Needs {
+            /// Whether nothing is missing.
+            pub fn is_empty(&self) -> bool {
+                $(self.$table.is_empty())&&* $(&& self.$lookups.is_empty())*
+            }
+
+            /// Adds what another plan is missing.
+            pub fn merge(&mut self, other: Self) {
+                $(self.$table.extend(other.$table);)*
+                $(self.$lookups.extend(other.$lookups);)*
+            }
+        }
+
+        impl Effects {
+            /// Whether there is nothing to store.
+            pub fn is_empty(&self) -> bool {
+                $(self.$table.is_empty())&&* && self.events.is_empty() && self.trims.is_empty() && self.cleared.is_empty()
+            }
+        }
+
+        impl Effects {
+            /// Forgets rows that came and went within the plan.
+            pub(super) fn drop_ghosts(&mut self) {
+                $(self.$table.retain(|change| change.before.is_some() || change.after.is_some());)*
+            }
+        }
+
+        impl Rows {
+            /// Lays the effects of an accepted plan over the rows, for plans after it in the same commit.
+            pub fn accept(&mut self, effects: &Effects) {
+                $(for change in &effects.$table {
+                    self.$table.insert(change.key.clone(), change.after.clone());
+                })*
+                self.accept_indexes(effects);
+            }
+        }
+    };
+}
+
+tables! {
+    rows {
+        answers: AnswerRow,
+        queues: QueueRow,
+        tasks: TaskRow,
+        signals: SignalsRow,
+        exclusives: ExclusiveRow,
+        chores: ChoreRow,
+        locks: LockRow,
+        documents: Document,
+        floors: FloorRow,
+        entries: Entry,
+        groups: GroupRow,
+        deliveries: DeliveryRow,
+        streams: StreamRow,
+    }
+    lookups {
+        idempotency_keys: Idempotency,
+        child_keys: Child,
+        task_sets: TaskSelect,
+        delivery_sets: DeliverySelect,
+        cuts: Cut,
+        unread: Unread,
+        events_at: EventAt,
+        latest: Latest,
+        overgrown: Overgrown,
+        expired: Expired,
+    }
+}
+
+impl Rows {
+    /// Puts a loaded row, or its absence. What an accepted plan has changed stays.
+    pub fn load<R: Kept>(&mut self, key: R::Key, row: Option<Arc<R>>) {
+        R::loaded_mut(self).entry(key).or_insert(row);
+    }
+
+    /// Puts the answer of a lookup. The rows it found are to be loaded too.
+    pub fn answer<L: Asked>(&mut self, lookup: L, answer: L::Answer) {
+        L::answers_mut(self).insert(lookup, answer);
+    }
+
+    fn accept_indexes(&mut self, effects: &Effects) {
+        for change in &effects.tasks {
+            self.changed_tasks.insert(change.key);
+            let gone = change.before.as_ref().filter(|_| change.after.is_none());
+            for (row, id) in
+                change.after.iter().map(|row| (row, Some(change.key))).chain(gone.map(|row| (row, None)))
+            {
+                if let Some(key) = &row.task.idempotency_key {
+                    self.idempotency_keys.insert(Idempotency(key.clone()), id);
+                }
+                if let Some((parent, key)) = row.task.parent.zip(row.task.child_key.clone()) {
+                    self.child_keys.insert(Child { parent, key }, id);
+                }
+            }
+        }
+        for group in &effects.cleared {
+            self.changed_deliveries.retain(|key| key.group != *group);
+        }
+        self.changed_deliveries.extend(effects.deliveries.iter().map(|change| change.key.clone()));
+        self.cleared_groups.extend(effects.cleared.iter().cloned());
+    }
+}
+
+/// An event to append.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Appending {
+    /// Which stream.
+    pub stream: StreamName,
+    /// Its sequence number.
+    pub seq: u64,
+    /// What happened.
+    pub kind: String,
+    /// The rest.
+    pub data: Option<crate::Json>,
+    /// When.
+    pub at: crate::Timestamp,
+    /// Who did it.
+    pub actor: Option<String>,
+}
+
+impl Appending {
+    /// The event, once the store has given it a position.
+    pub fn at_position(&self, position: Position) -> Event {
+        Event {
+            stream: self.stream.clone(),
+            seq: self.seq,
+            position,
+            kind: self.kind.clone(),
+            data: self.data.clone(),
+            at: self.at,
+            actor: self.actor.clone(),
+        }
+    }
+}
+
+/// A prefix of a stream to remove. The store remembers the highest position that it removed from the
+/// category.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Trim {
+    /// Which stream.
+    pub stream: StreamName,
+    /// Its events up to this number.
+    pub up_to: u64,
+}

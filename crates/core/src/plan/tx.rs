@@ -1,0 +1,236 @@
+//! One plan at work: it reads loaded rows through its own changes, notes what is missing, and gathers
+//! effects. Nothing it does is seen by others until its effects are accepted.
+
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::sync::Arc;
+
+use serde::Serialize;
+
+use super::lookup::{DeliverySelect, DeliverySet, Found, TaskSelect, TaskSet};
+use super::rows::{Appending, Asked, Effects, Kept, Needs, Rows, Trim};
+use super::{Context, Step};
+use crate::clock::Timestamp;
+use crate::error::Error;
+use crate::json::Json;
+use crate::model::{StreamName, TaskId};
+use crate::row::{Change, Chore, DeliveryKey, DeliveryRow, GroupKey, TaskRow};
+
+/// Why a plan stopped before its end.
+#[derive(Debug)]
+pub(super) enum Halt {
+    /// Rows are missing; they are noted.
+    Missing,
+    /// A guard refused.
+    Refused(Error),
+}
+
+impl From<Error> for Halt {
+    fn from(error: Error) -> Self {
+        Self::Refused(error)
+    }
+}
+
+/// What a planning function answers.
+pub(super) type Planned<T> = Result<T, Halt>;
+
+/// One plan at work.
+pub(super) struct Tx<'a> {
+    rows: &'a Rows,
+    effects: Effects,
+    needs: Needs,
+    pub(super) now: Timestamp,
+    pub(super) replica: &'a str,
+    pub(super) actor: Option<String>,
+    pub(super) agenda: Agenda,
+}
+
+/// What is to be judged once the commands are done.
+#[derive(Default)]
+pub(super) struct Agenda {
+    pub(super) chores: BTreeMap<Chore, Option<TaskId>>,
+    pub(super) parents: BTreeSet<TaskId>,
+    pub(super) keys: BTreeSet<String>,
+}
+
+/// Runs a plan on loaded rows.
+pub(super) fn run<T>(
+    rows: &Rows,
+    context: &Context<'_>,
+    actor: Option<&String>,
+    plan: impl FnOnce(&mut Tx<'_>) -> Planned<T>,
+) -> Step<T> {
+    let mut tx = Tx {
+        rows,
+        effects: Effects::default(),
+        needs: Needs::default(),
+        now: context.now,
+        replica: context.replica,
+        actor: actor.cloned(),
+        agenda: Agenda::default(),
+    };
+    let planned = plan(&mut tx);
+    match planned {
+        _ if !tx.needs.is_empty() => Step::Need(tx.needs),
+        Ok(answer) => {
+            tx.effects.drop_ghosts();
+            Step::Accept(answer, tx.effects)
+        }
+        Err(Halt::Refused(error)) => Step::Refuse(error),
+        Err(Halt::Missing) => Step::Need(tx.needs),
+    }
+}
+
+impl Tx<'_> {
+    /// A row as it is after this plan's changes so far.
+    pub(super) fn get<R: Kept>(&mut self, key: &R::Key) -> Planned<Option<Arc<R>>> {
+        if let Some(change) = R::changes(&mut self.effects).iter().find(|change| change.key == *key) {
+            return Ok(change.after.clone());
+        }
+        if let Some(row) = R::loaded(self.rows).get(key) {
+            return Ok(row.clone());
+        }
+        R::missing(&mut self.needs).insert(key.clone());
+        Err(Halt::Missing)
+    }
+
+    /// Notes that a row will be wanted, so that it is loaded together with others.
+    pub(super) fn want<R: Kept>(&mut self, key: &R::Key) {
+        if !R::loaded(self.rows).contains_key(key) {
+            R::missing(&mut self.needs).insert(key.clone());
+        }
+    }
+
+    /// Writes a row.
+    pub(super) fn put<R: Kept>(&mut self, row: R) {
+        let key = row.key();
+        self.change(key, Some(Arc::new(row)));
+    }
+
+    /// Removes a row.
+    pub(super) fn delete<R: Kept>(&mut self, key: &R::Key) {
+        self.change::<R>(key.clone(), None);
+    }
+
+    fn change<R: Kept>(&mut self, key: R::Key, after: Option<Arc<R>>) {
+        let before = R::loaded(self.rows).get(&key).cloned().flatten();
+        let changes = R::changes(&mut self.effects);
+        match changes.iter_mut().find(|change| change.key == key) {
+            Some(change) => change.after = after,
+            None => changes.push(Change { key, before, after }),
+        }
+    }
+
+    /// The answer of a lookup, as the store gave it.
+    pub(super) fn look<L: Asked>(&mut self, lookup: &L) -> Planned<L::Answer> {
+        if let Some(answer) = L::answers(self.rows).get(lookup) {
+            return Ok(answer.clone());
+        }
+        L::asked(&mut self.needs).insert(lookup.clone());
+        Err(Halt::Missing)
+    }
+
+    /// Notes that a lookup will be wanted.
+    pub(super) fn want_look<L: Asked>(&mut self, lookup: L) {
+        if !L::answers(self.rows).contains_key(&lookup) {
+            L::asked(&mut self.needs).insert(lookup);
+        }
+    }
+
+    /// Goes on although rows are missing, so that all of them are noted in one pass. A refusal still stops.
+    pub(super) fn attempt<T>(
+        &mut self,
+        part: impl FnOnce(&mut Self) -> Planned<T>,
+    ) -> Result<Option<T>, Halt> {
+        match part(self) {
+            Ok(answer) => Ok(Some(answer)),
+            Err(Halt::Missing) => Ok(None),
+            Err(refused) => Err(refused),
+        }
+    }
+
+    /// Stops if something is missing.
+    pub(super) fn all_loaded(&self) -> Planned<()> {
+        if self.needs.is_empty() { Ok(()) } else { Err(Halt::Missing) }
+    }
+
+    /// The first tasks of a set, with this plan's changes and those before it in the same commit.
+    pub(super) fn find(&mut self, set: &TaskSet, limit: usize) -> Planned<Found<Arc<TaskRow>>> {
+        let mut ask = limit;
+        loop {
+            let stored = self.look(&TaskSelect { set: set.clone(), limit: ask })?;
+            let changed = self.changed_tasks();
+            let mut rows = BTreeMap::new();
+            for id in stored.keys.iter().chain(&changed) {
+                if let Some(row) = self.get::<TaskRow>(id)?.filter(|row| set.contains(row, self.now)) {
+                    rows.insert(set.place(&row), row);
+                }
+            }
+            // Beyond the last row that the store gave as it is, there may be stored rows that were not given.
+            let bound = stored.keys.iter().rev().find(|id| !changed.contains(id)).copied();
+            let bound = match bound {
+                Some(id) if !stored.complete => self.get::<TaskRow>(&id)?.map(|row| set.place(&row)),
+                _ => None,
+            };
+            let unknown = !stored.complete && bound.is_none();
+            rows.retain(|place, _| !unknown && bound.is_none_or(|bound| *place <= bound));
+            if stored.complete || rows.len() >= limit {
+                let complete = stored.complete && rows.len() <= limit;
+                let keys = rows.into_values().take(limit).collect();
+                return Ok(Found { keys, complete });
+            }
+            ask = ask * 2 + changed.len();
+        }
+    }
+
+    fn changed_tasks(&self) -> HashSet<TaskId> {
+        let own = self.effects.tasks.iter().map(|change| change.key);
+        own.chain(self.rows.changed_tasks.iter().copied()).collect()
+    }
+
+    /// A delivery, unless a seek before this plan in the same commit has forgotten it.
+    pub(super) fn delivery(&mut self, key: &DeliveryKey) -> Planned<Option<Arc<DeliveryRow>>> {
+        let forgotten =
+            self.rows.cleared_groups.contains(&key.group) && !self.rows.changed_deliveries.contains(key);
+        if forgotten { Ok(None) } else { self.get(key) }
+    }
+
+    /// The first deliveries of a set, with the changes of plans before this one in the same commit.
+    pub(super) fn find_deliveries(
+        &mut self,
+        set: &DeliverySet,
+        limit: usize,
+    ) -> Planned<Vec<Arc<DeliveryRow>>> {
+        let changed: Vec<_> = self.rows.changed_deliveries.iter().cloned().collect();
+        let ask = limit + changed.len();
+        let stored = self.look(&DeliverySelect { set: set.clone(), limit: ask })?;
+        let mut rows = BTreeMap::new();
+        for key in stored.keys.iter().chain(&changed) {
+            if let Some(row) = self.delivery(key)?.filter(|row| set.contains(row, self.now)) {
+                rows.insert(set.place(&row), row);
+            }
+        }
+        Ok(rows.into_values().take(limit).collect())
+    }
+
+    /// Appends an event whose number was given by the stream's head.
+    pub(super) fn append(&mut self, stream: StreamName, seq: u64, kind: &str, data: Option<Json>) {
+        let (at, actor) = (self.now, self.actor.clone());
+        self.effects.events.push(Appending { stream, seq, kind: kind.to_owned(), data, at, actor });
+    }
+
+    /// Removes a prefix of a stream.
+    pub(super) fn trim(&mut self, stream: StreamName, up_to: u64) {
+        self.effects.trims.push(Trim { stream, up_to });
+    }
+
+    /// Forgets all deliveries of a group.
+    pub(super) fn clear(&mut self, group: GroupKey) {
+        self.effects.cleared.push(group);
+    }
+}
+
+/// The data of an event that this crate writes.
+#[expect(clippy::unnecessary_wraps, reason = "the data of an event may be missing, and this is its type")]
+pub(super) fn data<T: Serialize>(value: &T) -> Option<Json> {
+    Some(Json::trusted(value))
+}
