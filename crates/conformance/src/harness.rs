@@ -1,16 +1,28 @@
 //! What cases are written with: a fresh namespace on a backend, a clock in the hand, and short ways to ask.
 
+#![allow(clippy::missing_panics_doc, reason = "a broken promise panics, which is how a case fails")]
+
+#![allow(clippy::missing_panics_doc, reason = "a helper that panics is a case that fails")]
+
 use std::fmt::Debug;
 use std::future::Future;
 use std::pin::Pin;
 use std::process::ExitCode;
 use std::sync::Arc;
 
+use futures_util::TryStreamExt as _;
 use libtest_mimic::{Arguments, Failed, Trial};
 use statehold_core::batch::{Batch, Replies};
-use statehold_core::call::{Claim, Claimed, Sweep, Swept};
-use statehold_core::command::{Op, TaskComplete, TaskCreate, TaskStart};
-use statehold_core::model::{Event, StreamName, Task, TaskId, Token};
+use statehold_core::call::{Claim, Claimed, GroupRead, Sweep, Swept};
+use statehold_core::command::{
+    Appended, DeliveryRef, NewEvent, Op, StreamAppend, TaskCancel, TaskComplete, TaskCreate, TaskFail,
+    TaskSignal, TaskStart, TaskSuspend,
+};
+use statehold_core::dump::Record;
+use statehold_core::error::Place;
+use statehold_core::model::{
+    Delivered, Event, OnTimeout, Source, StreamName, Task, TaskError, TaskId, Token, WaitFor,
+};
 use statehold_core::query::{ReadFrom, StreamRead};
 use statehold_core::{Backend, Clock, Error, Json, Result, Status, Timestamp};
 
@@ -58,7 +70,12 @@ where
         let open = Arc::clone(&open);
         Trial::test(format!("{file}::{}", case.name), move || judge(case, move |clock| open(clock)))
     });
-    libtest_mimic::run(&Arguments::from_args(), trials.collect()).exit_code()
+    let all = Arc::clone(&open);
+    let property = Trial::test("property::random_requests_agree_with_the_naive_model", move || {
+        crate::property::property(move |clock| all(clock), crate::property::operations());
+        Ok(())
+    });
+    libtest_mimic::run(&Arguments::from_args(), trials.chain([property]).collect()).exit_code()
 }
 
 fn judge(case: Case, open: impl FnOnce(Clock) -> BoxFuture<Arc<dyn Backend>>) -> Result<(), Failed> {
@@ -107,7 +124,18 @@ impl Store {
 
     /// Creates a plain task of kind `k` in queue `q`.
     pub async fn plain(&self) -> Task {
-        self.create(TaskCreate { queue: Some("q".into()), ..TaskCreate::new("k") }).await
+        self.create(plain_create()).await
+    }
+
+    /// Creates a plain task that depends on others.
+    pub async fn after(&self, depends_on: &[TaskId]) -> Task {
+        self.create(TaskCreate { depends_on: depends_on.to_vec(), ..plain_create() }).await
+    }
+
+    /// Creates a plain child.
+    pub async fn child(&self, parent: TaskId, child_key: &str) -> Task {
+        let child_key = Some(child_key.to_owned());
+        self.create(TaskCreate { parent: Some(parent), child_key, ..plain_create() }).await
     }
 
     /// Creates a task and starts it for `owner`.
@@ -127,6 +155,40 @@ impl Store {
     /// Completes a task.
     pub async fn complete(&self, id: TaskId, token: Token) -> Result<Task> {
         self.run(TaskComplete { id, token, output: None }).await
+    }
+
+    /// Starts a task and completes it.
+    pub async fn finish(&self, id: TaskId) -> Task {
+        let (_, token) = self.start(id, "finisher").await;
+        self.complete(id, token).await.expect("the task completes")
+    }
+
+    /// Fails an attempt.
+    pub async fn fail(&self, id: TaskId, token: Token) -> Result<Task> {
+        self.run(TaskFail { id, token, error: broken(), retry: true }).await
+    }
+
+    /// Starts a task and fails it for good.
+    pub async fn doom(&self, id: TaskId) -> Task {
+        let (_, token) = self.start(id, "breaker").await;
+        self.run(TaskFail { id, token, error: broken(), retry: false }).await.expect("the task fails")
+    }
+
+    /// Suspends a running task without a deadline.
+    pub async fn suspend(&self, id: TaskId, token: Token, waiting_for: WaitFor) -> Task {
+        let (timeout_seconds, on_timeout) = (None, OnTimeout::Resume);
+        let suspend = TaskSuspend { id, token, waiting_for, timeout_seconds, on_timeout };
+        self.run(suspend).await.expect("the task is suspended")
+    }
+
+    /// Signals a task without data.
+    pub async fn signal(&self, id: TaskId, name: &str) -> Result<Task> {
+        self.run(TaskSignal { id, name: name.into(), data: None }).await
+    }
+
+    /// Cancels a task, without force and without its children.
+    pub async fn cancel(&self, id: TaskId) -> Result<Task> {
+        self.run(TaskCancel { id, force: false, children: false }).await
     }
 
     /// Claims up to `limit` tasks from queue `q`.
@@ -161,6 +223,47 @@ impl Store {
         self.backend.stream_read(&self.namespace, &read).await.expect("the stream is read").events
     }
 
+    /// Type and data of a task's lifecycle events, which are as many as its revision says.
+    pub async fn log(&self, id: TaskId) -> Vec<(String, Option<Json>)> {
+        let events = self.events(&StreamName::of_task(id)).await;
+        let own = events.into_iter().filter(|event| event.kind.starts_with("task."));
+        let log: Vec<_> = own.map(|event| (event.kind, event.data)).collect();
+        assert_eq!(self.task(id).await.revision, log.len() as u64, "the revision counts the events {log:?}");
+        log
+    }
+
+    /// Runs a command that must be refused and must leave the task as it was.
+    pub async fn refuses<O: Op<Reply: Debug>>(&self, id: TaskId, command: O, code: &str) -> Error {
+        let stream = StreamName::of_task(id);
+        let before = (self.task(id).await, self.events(&stream).await);
+        let error = refused(self.run(command).await, code);
+        assert_eq!(error.place(), Some(Place::Command(0)), "{error}");
+        assert_eq!((self.task(id).await, self.events(&stream).await), before, "a refusal leaves nothing");
+        error
+    }
+
+    /// Appends events of these types.
+    pub async fn append(&self, stream: &str, kinds: &[&str]) -> Appended {
+        self.run(appending(stream, kinds)).await.expect("the events are appended")
+    }
+
+    /// Reads up to ten events for half a minute, as a consumer of a group.
+    pub async fn deliver(&self, group: &str, source: &Source, consumer: &str) -> Vec<Delivered> {
+        let read = GroupRead::new(&self.namespace, group, source.clone(), consumer);
+        self.backend.group_read(read).await.expect("the group is read").events
+    }
+
+    /// Everything in the namespace.
+    pub async fn dump(&self) -> Vec<Record> {
+        let records = self.backend.dump(&self.namespace).await.expect("the dump begins");
+        records.try_collect().await.expect("the dump ends")
+    }
+
+    /// The same backend in another namespace.
+    pub fn beside(&self) -> Self {
+        Self { namespace: format!("{}-beside", self.namespace), ..self.clone() }
+    }
+
     /// The types of a task's events.
     pub async fn history(&self, id: TaskId) -> Vec<String> {
         self.events(&StreamName::of_task(id)).await.into_iter().map(|event| event.kind).collect()
@@ -170,6 +273,52 @@ impl Store {
 /// The token of a running task.
 pub fn token_of(task: &Task) -> Token {
     task.lease.as_ref().expect("the task is leased").token
+}
+
+/// Asks for a task of kind `k` in queue `q`.
+pub fn plain_create() -> TaskCreate {
+    TaskCreate { queue: Some("q".into()), ..TaskCreate::new("k") }
+}
+
+/// Why tasks fail in cases.
+pub fn broken() -> TaskError {
+    TaskError::new("broken", "it broke")
+}
+
+/// Type and data of an event, as [`Store::log`] tells them; null for no data.
+pub fn event(kind: &str, data: &serde_json::Value) -> (String, Option<Json>) {
+    let data = (!data.is_null()).then(|| Json::of(data).expect("valid JSON"));
+    (kind.to_owned(), data)
+}
+
+/// The name of a stream from its text.
+pub fn stream(name: &str) -> StreamName {
+    name.parse().expect("a stream's name")
+}
+
+/// A command that appends events of these types.
+pub fn appending(name: &str, kinds: &[&str]) -> StreamAppend {
+    let events = kinds.iter().map(|kind| NewEvent { kind: (*kind).to_owned(), data: None });
+    StreamAppend { stream: stream(name), events: events.collect(), expect_seq: None }
+}
+
+/// What a consumer shows to acknowledge a delivery.
+pub fn proof(delivered: &Delivered) -> DeliveryRef {
+    DeliveryRef { position: delivered.event.position.clone(), delivery_token: delivered.delivery_token }
+}
+
+/// Does some work `count` times at once and answers what came out.
+pub async fn at_once<F>(count: usize, work: impl Fn(usize) -> F) -> Vec<F::Output>
+where
+    F: Future + Send + 'static,
+    F::Output: Send + 'static,
+{
+    let running: Vec<_> = (0..count).map(|index| tokio::spawn(work(index))).collect();
+    let mut outputs = Vec::with_capacity(count);
+    for work in running {
+        outputs.push(work.await.expect("the work goes to its end"));
+    }
+    outputs
 }
 
 /// A JSON value from its text.

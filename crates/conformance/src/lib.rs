@@ -13,6 +13,8 @@
 
 pub mod cases;
 pub mod harness;
+pub mod model;
+pub mod property;
 
 pub use harness::{Case, Store, run};
 

@@ -32,7 +32,8 @@ pub trait Backend: std::fmt::Debug + Send + Sync + 'static {
     ///   leaves nothing.
     /// - The key of an earlier batch of the same actor with the same request answers that batch's replies,
     ///   also when its fences have gone stale since; with another request it is `conflict`. Refusals are
-    ///   not remembered. A batch that repeats safely by nature stores nothing for its key.
+    ///   not remembered. A batch that repeats safely by nature neither stores nor looks up anything for its
+    ///   key.
     /// - Then come the effects in the order of the commands, appends to tasks' streams first, then derived
     ///   ones. Derived effects never refuse. Beyond 256 tasks they are left to [`sweep`](Self::sweep).
     /// - Every transition of a task appends a lifecycle event to `task/<id>` in the same commit. No event
@@ -70,7 +71,8 @@ pub trait Backend: std::fmt::Debug + Send + Sync + 'static {
     /// - A group of which events were trimmed before it read them answers `compacted` until a seek.
     /// - With a `key`, what is still out from this consumer's earlier read with that key is answered again
     ///   with the same tokens.
-    /// - An empty answer carries `next_at`, when the visibility of a delivery runs out, if there is one.
+    /// - An empty answer carries `next_at`, when the visibility of a delivery runs out, if there is one; now if
+    ///   all that it looked at became dead letters and there may be more.
     async fn group_read(&self, read: GroupRead) -> Result<Deliveries>;
 
     /// Does what time brings, up to a bound. Any number of processes may sweep.
@@ -104,7 +106,8 @@ pub trait Backend: std::fmt::Debug + Send + Sync + 'static {
     /// Counts the tasks of a queue, or of all.
     ///
     /// # Behavior
-    /// - Counts by status; what could be claimed now is counted whether or not the queue is paused.
+    /// - Counts by status; what could be claimed now is counted whether or not the queue is paused. A task with
+    ///   an exclusive key counts while it is first in line.
     async fn task_count(&self, namespace: &str, queue: Option<&str>) -> Result<TaskCounts>;
 
     /// Says why a task is not moving.

@@ -119,7 +119,8 @@ fn half_a_minute() -> Seconds {
 /// What a group read delivered.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Deliveries {
-    /// Redelivered ones first, then unread ones, each in the order of the source.
+    /// Redelivered ones first, in the order in which they became visible, then unread ones in the order of the
+    /// source.
     pub events: Vec<Delivered>,
     /// When nothing was there: when the visibility of a pending delivery runs out.
     pub next_at: Option<Timestamp>,

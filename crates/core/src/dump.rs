@@ -3,19 +3,20 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::model::{Document, Entry, Event, Position};
+use crate::model::{Document, Entry, Event};
 use crate::row::{
-    AnswerRow, ChoreRow, DeliveryRow, ExclusiveRow, FloorRow, GroupRow, LockRow, QueueRow, SignalsRow,
-    StreamRow, TaskRow,
+    AnswerRow, ChoreRow, DeliveryRow, ExclusiveRow, FloorRow, GroupRow, LockRow, PollerRow, QueueRow,
+    SignalsRow, StreamRow, TaskRow, Trims,
 };
 
-/// One record of a dump: a row as stored, an event, or how far a category was trimmed. One line of JSON
+/// One record of a dump: a row as stored, an event, or what was trimmed away from a category. One line of JSON
 /// each, `{"record": "task", "data": {…}}`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "record", content = "data", rename_all = "snake_case")]
 #[allow(missing_docs, reason = "each variant is the row of its name")]
 pub enum Record {
     Queue(QueueRow),
+    Poller(PollerRow),
     Task(Box<TaskRow>),
     Signals(SignalsRow),
     Exclusive(ExclusiveRow),
@@ -32,13 +33,11 @@ pub enum Record {
     Chore(ChoreRow),
 }
 
-/// How far the events of a category were trimmed.
+/// What was trimmed away from a category.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CategoryMark {
     /// Which category.
     pub category: String,
-    /// The highest position that was removed.
-    pub trimmed: Position,
-    /// How often something was removed.
-    pub trims: u64,
+    /// What went.
+    pub trims: Trims,
 }

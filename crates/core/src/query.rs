@@ -354,13 +354,6 @@ pub struct CategoryCursor {
     pub trims: u64,
 }
 
-impl CategoryCursor {
-    /// Whether events after this cursor were trimmed since it was given.
-    pub fn is_compacted(&self, trimmed: &Position, trims: u64) -> bool {
-        self.trims != trims && self.position < *trimmed
-    }
-}
-
 impl From<Position> for CategoryCursor {
     fn from(position: Position) -> Self {
         Self { position, trims: 0 }

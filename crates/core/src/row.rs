@@ -10,7 +10,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use crate::clock::{Seconds, Timestamp};
 use crate::error::Result;
 use crate::json::Json;
-use crate::model::{Document, Entry, Poller, Position, Source, StreamName, Task, TaskId, Token};
+use crate::model::{Document, Entry, Position, Source, StreamName, Task, TaskId, Token};
 use crate::status::Status;
 
 /// A kind of row, with the key that finds it within its namespace.
@@ -249,15 +249,32 @@ pub struct Holder {
     pub expires_at: Timestamp,
 }
 
-/// A queue's switch, and who asks it for work.
+/// A queue's switch.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct QueueRow {
     /// Which queue.
     pub queue: String,
     /// Whether it gives nothing.
     pub paused: bool,
-    /// Who asked lately, by name.
-    pub pollers: Vec<Poller>,
+}
+
+/// What finds a poller.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct PollerKey {
+    /// Which queue.
+    pub queue: String,
+    /// Who asked it for work.
+    pub owner: String,
+}
+
+/// Someone who asked a queue for work. A row of its own, so that the queue's row, which every claim reads,
+/// is not written by every worker.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PollerRow {
+    /// Queue and owner.
+    pub key: PollerKey,
+    /// When last, to about ten seconds.
+    pub at: Timestamp,
 }
 
 /// A group and what it reads.
@@ -296,6 +313,45 @@ impl fmt::Display for Cursor {
             Self::Seq(seq) => seq.fmt(f),
             Self::Position(position) => position.fmt(f),
         }
+    }
+}
+
+/// What was trimmed away from a category: for each time that something was, the highest position, as long as no
+/// later time removed a higher one. Enough to tell a reader whether it missed anything since it last looked.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Trims(pub Vec<TrimMark>);
+
+/// One time that something was trimmed away.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TrimMark {
+    /// The how manieth time it was.
+    pub number: u64,
+    /// The highest position that went.
+    pub position: Position,
+}
+
+impl Trims {
+    /// Notes one more time.
+    pub fn add(&mut self, position: Position) {
+        let number = self.count() + 1;
+        self.0.retain(|mark| mark.position > position);
+        self.0.push(TrimMark { number, position });
+    }
+
+    /// How often something was trimmed away.
+    pub fn count(&self) -> u64 {
+        self.0.last().map_or(0, |mark| mark.number)
+    }
+
+    /// The oldest position that can be read after whatever was seen before.
+    pub fn oldest(&self) -> Position {
+        self.0.first().map(|mark| mark.position.clone()).unwrap_or_default()
+    }
+
+    /// Whether something after `position` was trimmed away since that had happened `seen` times.
+    pub fn missed(&self, position: &Position, seen: u64) -> bool {
+        self.0.iter().any(|mark| mark.number > seen && mark.position > *position)
     }
 }
 
@@ -409,6 +465,7 @@ records! {
     Entry, String, |row| row.key.clone();
     LockRow, String, |row| row.key.clone();
     QueueRow, String, |row| row.queue.clone();
+    PollerRow, PollerKey, |row| row.key.clone();
     GroupRow, GroupKey, |row| row.group.clone();
     DeliveryRow, DeliveryKey, |row| row.key.clone();
     AnswerRow, AnswerKey, |row| row.key.clone();

@@ -28,7 +28,7 @@ pub enum Expect {
 /// - An expectation that does not hold is `precondition_failed`. An expired document is not there.
 /// - Body or content, labels, schema version and expiry replace what was there. `revision` grows by one; a
 ///   new document starts above every revision that a document of its kind had when it was deleted or
-///   expired.
+///   removed after its expiry, and above the expired one that it replaces.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct DocumentPut {

@@ -152,7 +152,7 @@ impl Backend for Memory {
     }
 
     async fn task_why(&self, namespace: &str, id: TaskId) -> Result<Why> {
-        self.decide(namespace, |rows, context| plan::why(id, rows, context))
+        self.decide_alone(namespace, |rows, context| plan::why(id, rows, context))
     }
 
     async fn stream_read(&self, namespace: &str, read: &StreamRead) -> Result<StreamPage> {

@@ -6,7 +6,6 @@ use std::sync::Arc;
 
 use super::space::Space;
 use crate::clock::{Seconds, Timestamp};
-use crate::dump::CategoryMark;
 use crate::error::{Error, ErrorKind, Result};
 use crate::model::{
     Document, Entry, Event, GroupInfo, Lock, Pending, Poller, Position, QueueInfo, Source, StreamInfo,
@@ -16,7 +15,7 @@ use crate::query::{
     CategoryCursor, CategoryFrom, CategoryPage, CategoryRead, DocumentList, KeyList, POLLER_MEMORY, Page,
     ReadFrom, StreamPage, StreamRead, TaskCounts, TaskList,
 };
-use crate::row::{DocumentKey, GroupKey, QueueRow, TaskRow, Turn};
+use crate::row::{DocumentKey, GroupKey, PollerRow, TaskRow, Turn};
 
 /// The error of a cursor before which events were trimmed.
 fn compacted(about: &str, oldest: &impl ToString) -> Error {
@@ -35,7 +34,7 @@ fn claimable(row: &TaskRow, now: Timestamp) -> bool {
 }
 
 /// Whether someone counts as asking for work.
-fn recent(poller: &Poller, now: Timestamp) -> bool {
+fn recent(poller: &PollerRow, now: Timestamp) -> bool {
     poller.at + POLLER_MEMORY > now
 }
 
@@ -83,22 +82,21 @@ impl Space {
 
     pub(super) fn queue_list(&self, now: Timestamp) -> Vec<QueueInfo> {
         let mut queues: BTreeSet<&String> = self.tasks.values().map(|row| &row.task.queue).collect();
-        let known = |row: &&Arc<QueueRow>| row.paused || row.pollers.iter().any(|poller| recent(poller, now));
-        queues.extend(self.queues.values().filter(known).map(|row| &row.queue));
+        queues.extend(self.queues.values().filter(|row| row.paused).map(|row| &row.queue));
+        queues.extend(self.pollers.values().filter(|row| recent(row, now)).map(|row| &row.key.queue));
         queues.into_iter().map(|queue| self.queue_info(queue, now)).collect()
     }
 
     fn queue_info(&self, queue: &str, now: Timestamp) -> QueueInfo {
         let TaskCounts { counts, claimable, oldest_claimable } = self.task_count(Some(queue), now);
-        let row = self.queues.get(queue);
-        let mut pollers = row.map(|row| row.pollers.clone()).unwrap_or_default();
-        pollers.retain(|poller| recent(poller, now));
+        let pollers = self.pollers_of(queue).filter(|row| recent(row, now));
+        let pollers = pollers.map(|row| Poller { owner: row.key.owner.clone(), at: row.at }).collect();
         let ended = |row: &&Arc<TaskRow>| {
             row.task.queue == queue && row.task.finished_at.is_some_and(|at| at + Seconds::new(60) > now)
         };
         QueueInfo {
             queue: queue.to_owned(),
-            paused: row.is_some_and(|row| row.paused),
+            paused: self.queues.get(queue).is_some_and(|row| row.paused),
             counts,
             claimable,
             oldest_pending_seconds: oldest_claimable.map(|oldest| now.since(oldest)),
@@ -130,14 +128,14 @@ impl Space {
     }
 
     pub(super) fn category_read(&self, read: &CategoryRead) -> Result<CategoryPage> {
-        let CategoryMark { trimmed, trims, .. } = self.mark(&read.category);
-        let cursor = |position| CategoryCursor { position, trims };
+        let trims = self.trims_of(&read.category);
+        let cursor = |position| CategoryCursor { position, trims: trims.count() };
         let after = match &read.from {
             CategoryFrom::Latest => {
                 return Ok(CategoryPage { events: Vec::new(), cursor: cursor(self.latest(&read.category)) });
             }
-            CategoryFrom::After(after) if after.is_compacted(&trimmed, trims) => {
-                return Err(compacted(&read.category, &trimmed));
+            CategoryFrom::After(after) if trims.missed(&after.position, after.trims) => {
+                return Err(compacted(&read.category, &trims.oldest()));
             }
             CategoryFrom::After(after) => after.position.clone(),
             CategoryFrom::Oldest => Position::default(),

@@ -9,12 +9,13 @@ use crate::clock::Timestamp;
 use crate::dump::{CategoryMark, Record};
 use crate::model::{Document, Entry, Event, Position, Source, StreamName};
 use crate::plan::{
-    Child, Cut, CutAt, CutPoint, DeliverySelect, Effects, EventAt, Expired, ExpiredKeys, Found, Idempotency,
-    Kept, Latest, Needs, Overgrown, Rows, TaskSelect, Trim, Unread, UnreadEvents,
+    Child, Cut, CutAt, CutPoint, DeliverySelect, DeliverySet, Effects, EventAt, Expired, ExpiredKeys, Found,
+    Idempotency, Kept, Latest, Needs, Overgrown, Polled, Rows, TaskSelect, Trim, Unread, UnreadEvents,
 };
+use crate::query::POLLER_MEMORY;
 use crate::row::{
     AnswerRow, Change, ChoreRow, Cursor, DeliveryKey, DeliveryRow, ExclusiveRow, FloorRow, GroupKey,
-    GroupRow, Head, LockRow, QueueRow, SignalsRow, StreamRow, TaskRow,
+    GroupRow, Head, LockRow, PollerKey, PollerRow, QueueRow, SignalsRow, StreamRow, TaskRow, Trims,
 };
 
 /// Rows of one kind.
@@ -25,6 +26,7 @@ pub(super) type Table<R> = BTreeMap<<R as crate::row::Record>::Key, Arc<R>>;
 pub(super) struct Space {
     pub(super) answers: Table<AnswerRow>,
     pub(super) queues: Table<QueueRow>,
+    pub(super) pollers: Table<PollerRow>,
     pub(super) tasks: Table<TaskRow>,
     pub(super) signals: Table<SignalsRow>,
     pub(super) exclusives: Table<ExclusiveRow>,
@@ -41,7 +43,7 @@ pub(super) struct Space {
     /// Events by category and position.
     pub(super) log: BTreeMap<(String, Position), Arc<Event>>,
     /// What was removed from a category.
-    pub(super) marks: BTreeMap<String, CategoryMark>,
+    pub(super) trims: BTreeMap<String, Trims>,
     last_position: u64,
     index: Index,
     held: Held,
@@ -76,6 +78,7 @@ impl Space {
         self.held.effects.is_empty()
             && self.last_position == 0
             && self.queues.is_empty()
+            && self.pollers.is_empty()
             && self.groups.is_empty()
             && self.documents.is_empty()
             && self.floors.is_empty()
@@ -95,7 +98,9 @@ impl Space {
 
     /// Holds the effects of an accepted plan.
     pub(super) fn hold(&mut self, effects: Effects) {
-        self.held.effects.push(effects);
+        if !effects.is_empty() {
+            self.held.effects.push(effects);
+        }
     }
 
     /// Keeps the overlay while fewer than `group` requests share it, else stores all.
@@ -118,6 +123,7 @@ impl Space {
     pub(super) fn load(&self, needs: Needs, rows: &mut Rows, now: Timestamp) {
         load_table(&self.answers, needs.answers, rows);
         load_table(&self.queues, needs.queues, rows);
+        load_table(&self.pollers, needs.pollers, rows);
         load_table(&self.tasks, needs.tasks, rows);
         load_table(&self.signals, needs.signals, rows);
         load_table(&self.exclusives, needs.exclusives, rows);
@@ -155,6 +161,10 @@ impl Space {
             let position = self.latest(&latest.0);
             rows.answer::<Latest>(latest, position);
         }
+        for polled in needs.polled {
+            let at = self.pollers_of(&polled.0).map(|row| row.at).max();
+            rows.answer::<Polled>(polled, at);
+        }
         for overgrown in needs.overgrown {
             let streams = self.overgrown(&overgrown, now);
             rows.answer(overgrown, streams);
@@ -180,7 +190,7 @@ impl Space {
 
     fn answer_deliveries(&self, select: DeliverySelect, rows: &mut Rows, now: Timestamp) {
         let of_group = self.deliveries_of(select.set.group()).filter(|row| select.set.contains(row, now));
-        let sorted: BTreeMap<_, _> = of_group.map(|row| (select.set.place(row), row.key.clone())).collect();
+        let sorted: BTreeMap<_, _> = of_group.map(|row| (DeliverySet::place(row), row.key.clone())).collect();
         let found = Found::first(sorted.into_values().take(select.limit + 1).collect(), select.limit);
         load_table(&self.deliveries, found.keys.iter().cloned(), rows);
         rows.answer(select, found);
@@ -191,6 +201,12 @@ impl Space {
         let first = DeliveryKey { group: group.clone(), position: Position::default() };
         let rows = self.deliveries.range(first..).map(|(_, row)| row);
         rows.take_while(move |row| row.key.group == *group)
+    }
+
+    /// Who asked a queue for work, by name.
+    pub(super) fn pollers_of(&self, queue: &str) -> impl Iterator<Item = &Arc<PollerRow>> {
+        let first = PollerKey { queue: queue.to_owned(), owner: String::new() };
+        self.pollers.range(first..).map(|(_, row)| row).take_while(move |row| row.key.queue == queue)
     }
 
     fn cut(&self, cut: &Cut) -> CutPoint {
@@ -245,31 +261,30 @@ impl Space {
                 let oldest = self.head(stream).oldest;
                 let seq = if let Some(Cursor::Seq(seq)) = after { *seq } else { oldest };
                 let events = self.stream_after(stream, seq).take(limit).cloned().collect();
-                UnreadEvents { events, oldest: Cursor::Seq(oldest), trims: 0 }
+                UnreadEvents { events, oldest, trims: Trims::default() }
             }
             (Source::Category(category), after) => {
-                let CategoryMark { trimmed, trims, .. } = self.mark(category);
                 let position = if let Some(Cursor::Position(position)) = after {
                     position.clone()
                 } else {
                     Position::default()
                 };
                 let events = self.category_after(category, &position).take(limit).cloned().collect();
-                UnreadEvents { events, oldest: Cursor::Position(trimmed), trims }
+                UnreadEvents { events, oldest: 0, trims: self.trims_of(category) }
             }
         }
     }
 
     /// What was removed from a category.
-    pub(super) fn mark(&self, category: &str) -> CategoryMark {
-        self.marks.get(category).cloned().unwrap_or_default()
+    pub(super) fn trims_of(&self, category: &str) -> Trims {
+        self.trims.get(category).cloned().unwrap_or_default()
     }
 
     /// The position after everything in a category.
     pub(super) fn latest(&self, category: &str) -> Position {
         let last = self.category_after(category, &Position::default()).next_back();
         let last = last.map(|event| event.position.clone()).unwrap_or_default();
-        last.max(self.mark(category).trimmed)
+        last.max(self.trims_of(category).oldest())
     }
 
     fn overgrown(&self, overgrown: &Overgrown, now: Timestamp) -> Vec<StreamName> {
@@ -302,6 +317,7 @@ impl Space {
             entries: first(&self.entries, limit, rows, |row| row.expires_at <= now),
             locks: first(&self.locks, limit, rows, |row| row.forget_at <= now),
             answers: first(&self.answers, limit, rows, |row| row.expires_at <= now),
+            pollers: first(&self.pollers, limit, rows, |row| row.at + POLLER_MEMORY <= now),
             chores: first(&self.chores, limit, rows, |_| true),
         }
     }
@@ -316,6 +332,7 @@ impl Space {
         }
         store_table(&mut self.answers, &effects.answers);
         store_table(&mut self.queues, &effects.queues);
+        store_table(&mut self.pollers, &effects.pollers);
         store_table(&mut self.tasks, &effects.tasks);
         store_table(&mut self.signals, &effects.signals);
         store_table(&mut self.exclusives, &effects.exclusives);
@@ -351,9 +368,7 @@ impl Space {
             self.events.remove(&key);
             self.log.remove(&(category.clone(), position));
         }
-        let CategoryMark { trimmed, trims, .. } = self.mark(&category);
-        let mark = CategoryMark { category: category.clone(), trimmed: trimmed.max(last), trims: trims + 1 };
-        self.marks.insert(category, mark);
+        self.trims.entry(category).or_default().add(last);
     }
 
     /// Everything, in an order in which it can be restored.
@@ -364,10 +379,13 @@ impl Space {
         ) -> impl Iterator<Item = Record> {
             table.values().map(move |row| record(R::clone(row)))
         }
-        let marks = self.marks.values().cloned().map(Record::Category);
+        let marks = self.trims.iter().map(|(category, trims)| {
+            Record::Category(CategoryMark { category: category.clone(), trims: trims.clone() })
+        });
         let mut events: Vec<_> = self.log.values().cloned().collect();
         events.sort_by(|one, two| one.position.cmp(&two.position));
         all(&self.queues, Record::Queue)
+            .chain(all(&self.pollers, Record::Poller))
             .chain(all(&self.tasks, |row| Record::Task(Box::new(row))))
             .chain(all(&self.signals, Record::Signals))
             .chain(all(&self.exclusives, Record::Exclusive))
@@ -392,6 +410,7 @@ impl Space {
         }
         match record {
             Record::Queue(row) => put(&mut self.queues, row),
+            Record::Poller(row) => put(&mut self.pollers, row),
             Record::Task(row) => {
                 self.index.change(None, Some(&row));
                 put(&mut self.tasks, *row);
@@ -404,8 +423,8 @@ impl Space {
                 self.insert_event(event);
             }
             Record::Category(mark) => {
-                self.note_position(&mark.trimmed);
-                self.marks.insert(mark.category.clone(), mark);
+                self.note_position(&mark.trims.oldest());
+                self.trims.insert(mark.category, mark.trims);
             }
             Record::Group(row) => put(&mut self.groups, row),
             Record::Delivery(row) => put(&mut self.deliveries, row),
@@ -420,6 +439,6 @@ impl Space {
 
     /// Positions go on above everything that was restored.
     fn note_position(&mut self, position: &Position) {
-        self.last_position = self.last_position.max(position.as_number().unwrap_or(0));
+        self.last_position = self.last_position.max(position.number().unwrap_or(0));
     }
 }

@@ -118,9 +118,10 @@ impl Position {
         Self(format!("{number:016x}"))
     }
 
-    /// The number that [`from_number`](Self::from_number) was given.
-    pub fn as_number(&self) -> Option<u64> {
-        u64::from_str_radix(&self.0, 16).ok()
+    /// The number at its front: the one that [`from_number`](Self::from_number) was given, or of another
+    /// store's longer position one whose successor sorts after it.
+    pub fn number(&self) -> Option<u64> {
+        u64::from_str_radix(self.0.get(..16)?, 16).ok()
     }
 }
 

@@ -9,7 +9,7 @@ use super::{derived, queues, sweep};
 use crate::call::{Claim, Claimed};
 use crate::clock::Timestamp;
 use crate::model::Task;
-use crate::row::QueueRow;
+use crate::row::{PollerKey, PollerRow, QueueRow};
 
 /// How many timers and how many leases a claim handles before it takes.
 const BOUND: usize = 100;
@@ -52,6 +52,7 @@ fn want_all(tx: &mut Tx<'_>, claim: &Claim) {
     let queues = unique(&claim.queues);
     for queue in &queues {
         tx.want::<QueueRow>(queue);
+        tx.want::<PollerRow>(&PollerKey { queue: queue.clone(), owner: claim.owner.clone() });
     }
     sweep::want_times(tx, Some(&queues), BOUND);
     tx.want_look(TaskSelect { set: TaskSet::Ready { queues }, limit: claim.limit as usize });

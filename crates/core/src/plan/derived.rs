@@ -58,8 +58,8 @@ fn work(tx: &mut Tx<'_>, row: ChoreRow, budget: &mut usize) -> Planned<Option<Ch
 fn set_of(tx: &mut Tx<'_>, chore: &Chore, after: Option<TaskId>) -> Planned<Option<TaskSet>> {
     Ok(match chore {
         Chore::Dependents(of) => {
-            let row = tx.get::<TaskRow>(of)?.filter(|row| row.task.status.is_terminal());
-            row.map(|_| TaskSet::Dependents { of: *of, after })
+            let open = tx.get::<TaskRow>(of)?.is_some_and(|row| !row.task.status.is_terminal());
+            (!open).then_some(TaskSet::Dependents { of: *of, after })
         }
         Chore::CancelChildren { parent, .. } => {
             let asked = |row: &TaskRow| row.task.cancel_requested || row.task.status.is_terminal();
@@ -94,8 +94,9 @@ fn judge(tx: &mut Tx<'_>, chore: &Chore, row: TaskRow) -> Planned<()> {
 }
 
 fn judge_dependent(tx: &mut Tx<'_>, of: TaskId, mut row: TaskRow) -> Planned<()> {
-    let Some(dependency) = tx.get::<TaskRow>(&of)? else { return Ok(()) };
-    if dependency.task.status == Status::Completed {
+    // What was purged is not waited for.
+    let status = tx.get::<TaskRow>(&of)?.map_or(Status::Completed, |dependency| dependency.task.status);
+    if status == Status::Completed {
         row.open_dependencies.retain(|open| *open != of);
         if row.open_dependencies.is_empty() {
             let run_at = row.task.run_at;
@@ -103,7 +104,7 @@ fn judge_dependent(tx: &mut Tx<'_>, of: TaskId, mut row: TaskRow) -> Planned<()>
             lifecycle::note(tx, &mut row, "task.unblocked", None);
         }
     } else {
-        fail_dependent(tx, &mut row, of, dependency.task.status)?;
+        fail_dependent(tx, &mut row, of, status)?;
     }
     tx.put(row);
     Ok(())

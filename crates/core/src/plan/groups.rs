@@ -12,7 +12,7 @@ use crate::call::{Deliveries, GroupRead};
 use crate::clock::Seconds;
 use crate::command::{Ack, Done, GroupAck, GroupNack, GroupSeek, SeekTo};
 use crate::error::{Error, ErrorKind};
-use crate::model::{DEAD_CATEGORY, Delivered, Event, Source, StreamName, Token};
+use crate::model::{DEAD_CATEGORY, Delivered, Event, Position, Source, StreamName, Token};
 use crate::query::CategoryCursor;
 use crate::row::{Cursor, DeliveryKey, DeliveryRow, GroupKey, GroupRow, StreamRow, TaskRow};
 
@@ -95,6 +95,7 @@ pub(super) fn read(tx: &mut Tx<'_>, read: &GroupRead) -> Planned<Deliveries> {
     let unread = unread(tx, read, row.as_deref())?;
     want_events(tx, &visible)?;
     let mut events = Vec::new();
+    let all_seen = visible.len() < read.limit as usize;
     for row in visible {
         events.extend(deliver_again(tx, read, &row)?);
     }
@@ -104,7 +105,11 @@ pub(super) fn read(tx: &mut Tx<'_>, read: &GroupRead) -> Planned<Deliveries> {
     for event in fresh {
         events.push(deliver(tx, read, &group, &event));
     }
-    let next_at = if events.is_empty() { hidden_until(tx, group)? } else { None };
+    let next_at = match events.is_empty() {
+        true if all_seen => hidden_until(tx, group)?,
+        true => Some(tx.now),
+        false => None,
+    };
     Ok(Deliveries { events, next_at })
 }
 
@@ -135,16 +140,16 @@ fn out_before(tx: &mut Tx<'_>, read: &GroupRead, group: &GroupKey) -> Planned<Op
 fn unread(tx: &mut Tx<'_>, read: &GroupRead, row: Option<&GroupRow>) -> Planned<UnreadEvents> {
     let after = row.and_then(|row| row.cursor.clone());
     let unread = tx.look(&Unread { source: read.source.clone(), after, limit: read.limit as usize })?;
-    let missed = row.is_some_and(|row| match (&row.cursor, &unread.oldest) {
-        (Some(Cursor::Seq(seq)), Cursor::Seq(oldest)) => seq < oldest,
-        (Some(Cursor::Position(position)), Cursor::Position(trimmed)) => {
-            let cursor = CategoryCursor { position: position.clone(), trims: row.trims_seen };
-            cursor.is_compacted(trimmed, unread.trims)
-        }
-        _ => false,
-    });
+    let missed = match row.and_then(|row| Some((row.cursor.as_ref()?, row.trims_seen))) {
+        Some((Cursor::Seq(seq), _)) => *seq < unread.oldest,
+        Some((Cursor::Position(position), seen)) => unread.trims.missed(position, seen),
+        None => false,
+    };
     if missed {
-        let oldest = unread.oldest.to_string();
+        let oldest = match &read.source {
+            Source::Stream(_) => unread.oldest.to_string(),
+            Source::Category(_) => unread.trims.oldest().to_string(),
+        };
         let message = format!("group `{}` has not read events that were trimmed since", read.group);
         return Err(Error::new(ErrorKind::Compacted { oldest }, message)
             .about(&read.group)
@@ -164,11 +169,12 @@ fn advance(
 ) {
     let known = before.and_then(|row| row.cursor.clone());
     let cursor = match (last, &group.source) {
-        (Some(event), Source::Stream(_)) => Some(Cursor::Seq(event.seq)),
-        (Some(event), Source::Category(_)) => Some(Cursor::Position(event.position.clone())),
-        (None, _) => known.or_else(|| Some(unread.oldest.clone())),
+        (Some(event), Source::Stream(_)) => Cursor::Seq(event.seq),
+        (Some(event), Source::Category(_)) => Cursor::Position(event.position.clone()),
+        (None, Source::Stream(_)) => known.unwrap_or(Cursor::Seq(unread.oldest)),
+        (None, Source::Category(_)) => known.unwrap_or_else(|| Cursor::Position(Position::default())),
     };
-    let row = GroupRow { group: group.clone(), cursor, trims_seen: unread.trims };
+    let row = GroupRow { group: group.clone(), cursor: Some(cursor), trims_seen: unread.trims.count() };
     if before != Some(&row) {
         tx.put(row);
     }

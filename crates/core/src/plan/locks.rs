@@ -1,5 +1,7 @@
 //! Locks: one holder at a time, each with a token larger than all before.
 
+use std::sync::Arc;
+
 use super::fences::{fenced, held_lock};
 use super::streams;
 use super::tx::{Planned, Tx};
@@ -28,16 +30,22 @@ impl LockRow {
     }
 }
 
+/// A lock's row, unless it is to be forgotten: a store may have removed it by itself.
+fn remembered(tx: &mut Tx<'_>, key: &String) -> Planned<Option<Arc<LockRow>>> {
+    let now = tx.now;
+    Ok(tx.get::<LockRow>(key)?.filter(|row| row.forget_at > now))
+}
+
 pub(super) fn judge_acquire(tx: &mut Tx<'_>, acquire: &LockAcquire) -> Planned<()> {
     let now = tx.now;
-    let Some(lock) = tx.get::<LockRow>(&acquire.key)?.and_then(|row| row.held(now)) else { return Ok(()) };
+    let Some(lock) = remembered(tx, &acquire.key)?.and_then(|row| row.held(now)) else { return Ok(()) };
     let message = format!("lock `{}` is held by `{}` until {}", lock.key, lock.owner, lock.expires_at);
     let kind = ErrorKind::Held { owner: Some(lock.owner), expires_at: Some(lock.expires_at) };
     Err(Error::new(kind, message).about(lock.key).into())
 }
 
 pub(super) fn acquire(tx: &mut Tx<'_>, acquire: &LockAcquire) -> Planned<LockAcquired> {
-    let last = tx.get::<LockRow>(&acquire.key)?.map_or(Token::default(), |row| row.token);
+    let last = remembered(tx, &acquire.key)?.map_or(Token::default(), |row| row.token);
     let token = Token::next(last, tx.now);
     let expires_at = tx.now + acquire.ttl_seconds;
     let holder = Holder { owner: acquire.owner.clone(), acquired_at: tx.now, expires_at };
@@ -47,13 +55,13 @@ pub(super) fn acquire(tx: &mut Tx<'_>, acquire: &LockAcquire) -> Planned<LockAcq
 }
 
 pub(super) fn judge_renew(tx: &mut Tx<'_>, renew: &LockRenew) -> Planned<()> {
-    let row = tx.get::<LockRow>(&renew.key)?;
+    let row = remembered(tx, &renew.key)?;
     Ok(held_lock(row.as_deref(), &renew.key, renew.token, tx.now)?)
 }
 
 pub(super) fn renew(tx: &mut Tx<'_>, renew: &LockRenew) -> Planned<LockRenewed> {
     let expires_at = tx.now + renew.ttl_seconds;
-    if let Some(row) = tx.get::<LockRow>(&renew.key)? {
+    if let Some(row) = remembered(tx, &renew.key)? {
         let holder = row.holder.clone().map(|holder| Holder { expires_at, ..holder });
         tx.put(LockRow { holder, forget_at: expires_at + MEMORY, ..LockRow::clone(&row) });
     }
@@ -61,7 +69,7 @@ pub(super) fn renew(tx: &mut Tx<'_>, renew: &LockRenew) -> Planned<LockRenewed> 
 }
 
 pub(super) fn judge_release(tx: &mut Tx<'_>, release: &LockRelease) -> Planned<()> {
-    match tx.get::<LockRow>(&release.key)? {
+    match remembered(tx, &release.key)? {
         Some(row) if row.token == release.token => Ok(()),
         Some(row) => {
             let holder = row.holder.as_ref();
@@ -78,7 +86,7 @@ pub(super) fn release(tx: &mut Tx<'_>, release: &LockRelease) -> Planned<Done> {
 }
 
 fn free(tx: &mut Tx<'_>, key: &String) -> Planned<()> {
-    if let Some(row) = tx.get::<LockRow>(key)?.filter(|row| row.holder.is_some()) {
+    if let Some(row) = remembered(tx, key)?.filter(|row| row.holder.is_some()) {
         tx.put(LockRow { holder: None, forget_at: tx.now + MEMORY, ..LockRow::clone(&row) });
     }
     Ok(())
@@ -91,7 +99,7 @@ pub(super) fn judge_force_release(tx: &mut Tx<'_>, release: &LockForceRelease) -
 
 pub(super) fn force_release(tx: &mut Tx<'_>, release: &LockForceRelease) -> Planned<LockFreed> {
     let now = tx.now;
-    let previous = tx.get::<LockRow>(&release.key)?.and_then(|row| row.held(now));
+    let previous = remembered(tx, &release.key)?.and_then(|row| row.held(now));
     free(tx, &release.key)?;
     let owner = previous.as_ref().map(|lock| &lock.owner);
     streams::audit(tx, "lock.force_released", &serde_json::json!({ "key": release.key, "owner": owner }))?;

@@ -9,7 +9,10 @@ use crate::call::RetentionCursor;
 use crate::clock::Timestamp;
 use crate::model::{Event, Position, Source, StreamName, TaskId, WaitFor};
 use crate::policy::StreamRetention;
-use crate::row::{AnswerKey, Chore, Cursor, DeliveryKey, DeliveryRow, DocumentKey, GroupKey, TaskRow, Turn};
+use crate::row::{
+    AnswerKey, Chore, Cursor, DeliveryKey, DeliveryRow, DocumentKey, GroupKey, PollerKey, TaskRow, Trims,
+    Turn,
+};
 use crate::status::Status;
 
 /// Something a plan asks a store.
@@ -217,7 +220,7 @@ impl Lookup for TaskSelect {
     type Answer = Found<TaskId>;
 }
 
-/// A set of deliveries of a group, by position.
+/// A set of deliveries of a group, by the time that they are visible.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum DeliverySet {
     /// Visible again.
@@ -231,7 +234,7 @@ pub enum DeliverySet {
         /// The read's key.
         key: String,
     },
-    /// Not visible yet, by the time that they are.
+    /// Not visible yet.
     Hidden(GroupKey),
 }
 
@@ -258,10 +261,9 @@ impl DeliverySet {
             }
     }
 
-    /// The place of a delivery in the set.
-    pub fn place(&self, row: &DeliveryRow) -> (Timestamp, Position) {
-        let time = matches!(self, Self::Hidden(_)).then_some(row.visible_at).unwrap_or_default();
-        (time, row.key.position.clone())
+    /// The place of a delivery in any of the sets.
+    pub fn place(row: &DeliveryRow) -> (Timestamp, Position) {
+        (row.visible_at, row.key.position.clone())
     }
 }
 
@@ -325,10 +327,10 @@ pub struct Unread {
 pub struct UnreadEvents {
     /// In the order of the source.
     pub events: Vec<Arc<Event>>,
-    /// The oldest cursor that can be read after.
-    pub oldest: Cursor,
-    /// How often the category was trimmed; 0 for a stream.
-    pub trims: u64,
+    /// The oldest number of a stream that can be read after; 0 for a category.
+    pub oldest: u64,
+    /// What was trimmed away from a category, read at the same instant as the events; empty for a stream.
+    pub trims: Trims,
 }
 
 impl Lookup for Unread {
@@ -354,6 +356,14 @@ pub struct Latest(pub String);
 
 impl Lookup for Latest {
     type Answer = Position;
+}
+
+/// When a queue was last asked for work.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Polled(pub String);
+
+impl Lookup for Polled {
+    type Answer = Option<Timestamp>;
 }
 
 /// Streams of a category that hold more than they may, by name.
@@ -389,6 +399,8 @@ pub struct ExpiredKeys {
     pub locks: Vec<String>,
     /// Answers to forget.
     pub answers: Vec<AnswerKey>,
+    /// Pollers that have not asked for a while.
+    pub pollers: Vec<PollerKey>,
     /// Left-over derived work.
     pub chores: Vec<Chore>,
 }

@@ -33,7 +33,7 @@ mod why;
 
 pub use lookup::{
     Child, Cut, CutAt, CutPoint, DeliverySelect, DeliverySet, EventAt, Expired, ExpiredKeys, Found,
-    Idempotency, Latest, Lookup, Overgrown, Place, TaskSelect, TaskSet, Unread, UnreadEvents,
+    Idempotency, Latest, Lookup, Overgrown, Place, Polled, TaskSelect, TaskSet, Unread, UnreadEvents,
 };
 pub use rows::{Appending, Asked, Effects, Kept, Needs, Rows, Trim};
 

@@ -1,26 +1,13 @@
 //! Queues: the switch, and who asks for work.
 
-use std::sync::Arc;
-
 use super::tx::{Planned, Tx};
 use crate::clock::Seconds;
 use crate::command::{QueueSet, QueueState};
-use crate::model::Poller;
 use crate::query::POLLER_MEMORY;
-use crate::row::{Chore, QueueRow};
+use crate::row::{Chore, PollerKey, PollerRow, QueueRow};
 
 /// How exactly it is known when someone last asked.
 const POLL_PRECISION: Seconds = Seconds::new(10);
-/// How many pollers a queue remembers.
-const MAX_POLLERS: usize = 100;
-
-fn row(tx: &mut Tx<'_>, queue: &str) -> Planned<QueueRow> {
-    let row = tx.get::<QueueRow>(&queue.to_owned())?;
-    Ok(row.map_or_else(
-        || QueueRow { queue: queue.to_owned(), paused: false, pollers: Vec::new() },
-        Arc::unwrap_or_clone,
-    ))
-}
 
 /// Whether a queue gives nothing.
 pub(super) fn is_paused(tx: &mut Tx<'_>, queue: &str) -> Planned<bool> {
@@ -32,33 +19,30 @@ pub(super) fn judge_set(tx: &mut Tx<'_>, set: &QueueSet) -> Planned<()> {
 }
 
 pub(super) fn set(tx: &mut Tx<'_>, set: &QueueSet) -> Planned<QueueState> {
-    let row = row(tx, &set.queue)?;
-    if row.paused != set.paused {
-        tx.agenda.chores.insert(Chore::QueueKeys(set.queue.clone()), None);
+    let QueueSet { queue, paused } = set.clone();
+    if is_paused(tx, &queue)? != paused {
+        tx.agenda.chores.insert(Chore::QueueKeys(queue.clone()), None);
     }
-    tx.put(QueueRow { paused: set.paused, ..row });
-    Ok(QueueState { queue: set.queue.clone(), paused: set.paused })
+    tx.put(QueueRow { queue: queue.clone(), paused });
+    Ok(QueueState { queue, paused })
 }
 
 /// Remembers that someone asked a queue for work, unless that is known well enough.
 pub(super) fn note_poller(tx: &mut Tx<'_>, queue: &str, owner: &str) -> Planned<()> {
+    let key = PollerKey { queue: queue.to_owned(), owner: owner.to_owned() };
     let now = tx.now;
-    let mut row = row(tx, queue)?;
-    let known = row
-        .pollers
-        .iter()
-        .any(|poller| poller.owner == owner && poller.at <= now && poller.at + POLL_PRECISION > now);
-    if known {
-        return Ok(());
+    let known = |row: &PollerRow| row.at <= now && row.at + POLL_PRECISION > now;
+    if !tx.get::<PollerRow>(&key)?.is_some_and(|row| known(&row)) {
+        tx.put(PollerRow { key, at: now });
     }
-    row.pollers.retain(|poller| poller.owner != owner && poller.at + POLLER_MEMORY > now);
-    if row.pollers.len() >= MAX_POLLERS {
-        let oldest =
-            row.pollers.iter().enumerate().min_by_key(|(_, poller)| poller.at).map(|(index, _)| index);
-        oldest.map(|index| row.pollers.remove(index));
+    Ok(())
+}
+
+/// Forgets someone who has not asked for a while.
+pub(super) fn forget_poller(tx: &mut Tx<'_>, key: &PollerKey) -> Planned<()> {
+    let now = tx.now;
+    if tx.get::<PollerRow>(key)?.is_some_and(|row| row.at + POLLER_MEMORY <= now) {
+        tx.delete::<PollerRow>(key);
     }
-    row.pollers.push(Poller { owner: owner.to_owned(), at: now });
-    row.pollers.sort_by(|one, two| one.owner.cmp(&two.owner));
-    tx.put(row);
     Ok(())
 }

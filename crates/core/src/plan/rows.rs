@@ -5,12 +5,13 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 use super::lookup::{
-    Child, Cut, DeliverySelect, EventAt, Expired, Idempotency, Latest, Lookup, Overgrown, TaskSelect, Unread,
+    Child, Cut, DeliverySelect, EventAt, Expired, Idempotency, Latest, Lookup, Overgrown, Polled, TaskSelect,
+    Unread,
 };
 use crate::model::{Document, Entry, Event, Position, StreamName, TaskId};
 use crate::row::{
     AnswerRow, Change, ChoreRow, DeliveryKey, DeliveryRow, ExclusiveRow, FloorRow, GroupKey, GroupRow,
-    LockRow, QueueRow, Record, SignalsRow, StreamRow, TaskRow,
+    LockRow, PollerRow, QueueRow, Record, SignalsRow, StreamRow, TaskRow,
 };
 
 /// A kind of row that plans read and write.
@@ -50,6 +51,12 @@ macro_rules! tables {
         }
 
         /// Rows and lookups that a plan is missing. Load them, each table's keys in order, and plan again.
+        ///
+        /// A set has an owner, and every plan that brings a task into it reads the owner's row too: dependents
+        /// belong to the task they depend on, children to their parent, contenders to the row of their
+        /// exclusive key. So a store that holds the rows of a plan (locked, or by version) until its commit
+        /// holds its sets as well, if it reads a set after it has the owner. What leaves a set changes its own
+        /// row, which was read with the set.
         #[derive(Clone, Debug, Default, PartialEq)]
         pub struct Needs {
             $(#[doc = concat!("Keys of ", stringify!($table), ".")]
@@ -127,6 +134,7 @@ tables! {
     rows {
         answers: AnswerRow,
         queues: QueueRow,
+        pollers: PollerRow,
         tasks: TaskRow,
         signals: SignalsRow,
         exclusives: ExclusiveRow,
@@ -148,6 +156,7 @@ tables! {
         unread: Unread,
         events_at: EventAt,
         latest: Latest,
+        polled: Polled,
         overgrown: Overgrown,
         expired: Expired,
     }

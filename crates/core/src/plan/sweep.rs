@@ -6,7 +6,7 @@ use serde_json::json;
 
 use super::lookup::{Expired, Overgrown, TaskSelect, TaskSet};
 use super::tx::{Planned, Tx};
-use super::{derived, documents, entries, lifecycle, locks, streams, tasks};
+use super::{derived, documents, entries, lifecycle, locks, queues, streams, tasks};
 use crate::call::{RetentionCursor, Sweep, Swept};
 use crate::command::TrimTo;
 use crate::row::{AnswerRow, ChoreRow, TaskRow};
@@ -70,6 +70,7 @@ pub(super) fn sweep(tx: &mut Tx<'_>, sweep: &Sweep) -> Planned<Swept> {
     expire(tx, limit, &mut swept)?;
     derived::settle(tx)?;
     retire(tx, sweep, &mut swept)?;
+    derived::settle(tx)?;
     trim_streams(tx, sweep, &mut swept)?;
     Ok(swept)
 }
@@ -92,6 +93,9 @@ fn expire(tx: &mut Tx<'_>, limit: usize, swept: &mut Swept) -> Planned<()> {
             tx.delete::<AnswerRow>(key);
             swept.answers += 1;
         }
+    }
+    for key in &expired.pollers {
+        queues::forget_poller(tx, key)?;
     }
     for chore in &expired.chores {
         if let Some(row) = tx.get::<ChoreRow>(chore)? {

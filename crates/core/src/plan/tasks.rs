@@ -440,6 +440,7 @@ pub(super) fn want_purge(tx: &mut Tx<'_>, id: TaskId, parent: Option<TaskId>) {
         tx.want::<TaskRow>(parent);
     }
     tx.want_look(TaskSelect { set: TaskSet::LiveDependents { of: id }, limit: 1 });
+    super::derived::want_dependents(tx, id);
 }
 
 pub(super) fn judge_purge(tx: &mut Tx<'_>, purge: &TaskPurge) -> Planned<()> {
@@ -486,5 +487,7 @@ pub(super) fn erase(tx: &mut Tx<'_>, row: &TaskRow) -> Planned<()> {
     }
     tx.trim(StreamName::of_task(id), row.head.last);
     tx.delete::<TaskRow>(&id);
+    // A command before this one may have opened a dependent again.
+    tx.agenda.chores.insert(Chore::Dependents(id), None);
     Ok(())
 }

@@ -159,6 +159,7 @@ impl Tx<'_> {
         loop {
             let stored = self.look(&TaskSelect { set: set.clone(), limit: ask })?;
             let changed = self.changed_tasks();
+            self.have(&stored.keys)?;
             let mut rows = BTreeMap::new();
             for id in stored.keys.iter().chain(&changed) {
                 if let Some(row) = self.get::<TaskRow>(id)?.filter(|row| set.contains(row, self.now)) {
@@ -180,6 +181,13 @@ impl Tx<'_> {
             }
             ask = ask * 2 + changed.len();
         }
+    }
+
+    /// Sees to it that tasks are loaded, all of them in one go.
+    fn have(&mut self, ids: &[TaskId]) -> Planned<()> {
+        let missing: Vec<_> = ids.iter().filter(|id| !TaskRow::loaded(self.rows).contains_key(id)).collect();
+        TaskRow::missing(&mut self.needs).extend(missing.iter().copied());
+        if missing.is_empty() { Ok(()) } else { Err(Halt::Missing) }
     }
 
     fn changed_tasks(&self) -> HashSet<TaskId> {
@@ -206,7 +214,7 @@ impl Tx<'_> {
         let mut rows = BTreeMap::new();
         for key in stored.keys.iter().chain(&changed) {
             if let Some(row) = self.delivery(key)?.filter(|row| set.contains(row, self.now)) {
-                rows.insert(set.place(&row), row);
+                rows.insert(DeliverySet::place(&row), row);
             }
         }
         Ok(rows.into_values().take(limit).collect())

@@ -1,8 +1,9 @@
 //! Why a task is not moving.
 
+use super::lookup::Polled;
 use super::tx::{Planned, Tx};
-use super::{lifecycle, tasks};
-use crate::model::{Poller, Task, TaskId, WaitFor};
+use super::{lifecycle, queues, tasks};
+use crate::model::{Task, TaskId, WaitFor};
 use crate::query::{POLLER_MEMORY, Reason, ReasonCode, Why};
 use crate::row::{ExclusiveRow, QueueRow, TaskRow, Turn};
 use crate::status::Status;
@@ -78,16 +79,15 @@ fn running(tx: &Tx<'_>, row: &TaskRow) -> Reason {
 fn pending(tx: &mut Tx<'_>, row: &TaskRow) -> Planned<Vec<Reason>> {
     let task = &row.task;
     tx.want::<QueueRow>(&task.queue);
+    tx.want_look(Polled(task.queue.clone()));
     let mut reasons = Vec::new();
     reasons.extend(not_due(tx, task));
     reasons.extend(key_held(tx, row)?);
-    let queue = tx.get::<QueueRow>(&task.queue)?;
-    if queue.as_ref().is_some_and(|queue| queue.paused) {
+    if queues::is_paused(tx, &task.queue)? {
         reasons.push(reason(ReasonCode::QueuePaused, format!("queue `{}` is paused", task.queue)));
     }
-    let now = tx.now;
-    let recent = |poller: &Poller| poller.at + POLLER_MEMORY > now;
-    if !queue.is_some_and(|queue| queue.pollers.iter().any(recent)) {
+    let polled = tx.look(&Polled(task.queue.clone()))?;
+    if polled.is_none_or(|at| at + POLLER_MEMORY <= tx.now) {
         let message = format!("nobody asked queue `{}` for work in the last five minutes", task.queue);
         reasons.push(reason(ReasonCode::NobodyPolls, message));
     }

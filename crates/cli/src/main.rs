@@ -1,0 +1,29 @@
+//! The `statehold` command.
+
+mod demo;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+/// The state layer under agent orchestration.
+#[derive(Parser)]
+#[command(name = "statehold", version, about, arg_required_else_help = true)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Shows, on a store in memory, how a webhook that arrives twice makes one task, how a dead worker's task
+    /// is taken over, and how its late write is refused. Exits with 0 if all of it held.
+    Demo,
+}
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> ExitCode {
+    match Cli::parse().command {
+        Command::Demo => demo::run().await,
+    }
+}
