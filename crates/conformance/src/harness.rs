@@ -1,7 +1,5 @@
 //! What cases are written with: a fresh namespace on a backend, a clock in the hand, and short ways to ask.
 
-#![allow(clippy::missing_panics_doc, reason = "a broken promise panics, which is how a case fails")]
-
 #![allow(clippy::missing_panics_doc, reason = "a helper that panics is a case that fails")]
 
 use std::fmt::Debug;
@@ -260,6 +258,7 @@ impl Store {
     }
 
     /// The same backend in another namespace.
+    #[must_use]
     pub fn beside(&self) -> Self {
         Self { namespace: format!("{}-beside", self.namespace), ..self.clone() }
     }

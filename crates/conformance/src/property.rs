@@ -74,22 +74,35 @@ where
     }
 }
 
-/// Leaves out every operation that is not needed, which one pass of shrinking does not achieve, and panics.
+/// Leaves out all that is not needed, which one pass of shrinking does not achieve, and panics.
 fn fail(reason: &str, mut ops: Vec<Op>, run: impl Fn(&[Op]) -> run::Verdict) {
     let attempt = |ops: &[Op]| catch_unwind(AssertUnwindSafe(|| run(ops))).unwrap_or_else(|_| Err("it panics".into()));
     let mut reason = reason.to_owned();
-    let mut index = ops.len();
-    while index > 0 {
-        index -= 1;
-        let mut fewer = ops.clone();
-        fewer.remove(index);
-        if let Err(problem) = attempt(&fewer) {
-            (reason, ops) = (problem, fewer);
-            index = ops.len();
-        }
+    while let Some((problem, fewer)) =
+        shorter(&ops).into_iter().find_map(|fewer| Some((attempt(&fewer).err()?, fewer)))
+    {
+        (reason, ops) = (problem, fewer);
     }
     let lines: String = ops.iter().map(|op| format!("{op:?}\n")).collect();
     panic!("{reason}\n\nthe shortest sequence that shows it:\n{lines}");
+}
+
+/// The sequences with one operation, one command, one fence or one key less.
+fn shorter(ops: &[Op]) -> Vec<Vec<Op>> {
+    let mut found = Vec::new();
+    for index in 0..ops.len() {
+        let mut fewer = ops.to_vec();
+        fewer.remove(index);
+        found.push(fewer);
+        if let Op::Batch(batch) = &ops[index] {
+            for smaller in batch.smaller() {
+                let mut fewer = ops.to_vec();
+                fewer[index] = Op::Batch(smaller);
+                found.push(fewer);
+            }
+        }
+    }
+    found
 }
 
 fn runner(operations: usize) -> TestRunner {

@@ -209,6 +209,9 @@ impl Batch {
         if text.len() > 2 * limits::BATCH {
             return Err(Error::too_large("batch", format!("is {} bytes long", text.len())));
         }
+        if !text.trim_start().starts_with('{') {
+            return Err(Error::invalid("", "must be a JSON object with `commands`"));
+        }
         let mut reader = serde_json::Deserializer::from_str(text);
         let wire: Wire = serde_path_to_error::deserialize(&mut reader)
             .map_err(|e| Error::invalid(e.path().to_string().trim_matches('.'), e.inner().to_string()))?;

@@ -295,6 +295,8 @@ pub struct GroupRow {
     pub cursor: Option<Cursor>,
     /// How often its category had been trimmed when it last read.
     pub trims_seen: u64,
+    /// The last token of any of its deliveries, so that none repeats after a seek.
+    pub token: Token,
 }
 
 /// A place in a stream or a category.

@@ -84,10 +84,13 @@ impl Commit {
         Created { task: self.task(id).clone(), created: false }
     }
 
-    /// A change that the caller can see: one event, one revision more.
+    /// A change that the caller can see: one event, one revision more. Whoever changes a task notices that
+    /// it is due.
     pub(super) fn note(&mut self, id: TaskId, kind: &str, data: Option<Value>) {
         let now = self.now;
-        let task = self.task(id);
+        let record = self.record(id);
+        record.later &= record.task.run_at > now;
+        let task = &mut record.task;
         task.revision += 1;
         task.updated_at = now;
         let key = task.exclusive_key.clone();

@@ -119,7 +119,8 @@ impl Commit {
         self.state.deliveries.retain(|key, _| key.group != group);
         let plain = matches!(seek.to, SeekTo::After(_));
         let trims_seen = if plain { 0 } else { self.state.trims_of(seek.source.category()) };
-        self.state.groups.insert(group, Group { cursor, trims_seen });
+        let token = self.state.groups.get(&group).map_or(Token(0), |known| known.token);
+        self.state.groups.insert(group, Group { cursor, trims_seen, token });
     }
 
     pub(super) fn group_read(&mut self, read: &GroupRead) -> Result<Deliveries> {
@@ -170,9 +171,9 @@ impl Commit {
         if let Some(cursor) = &known.cursor {
             self.state.judge_cursor(&group.source, cursor, known.trims_seen)?;
         }
-        let cursor = known.cursor.unwrap_or_else(|| self.state.oldest(&group.source));
+        let cursor = known.cursor.clone().unwrap_or_else(|| self.state.oldest(&group.source));
         let trims_seen = self.state.trims_of(group.source.category());
-        self.state.groups.insert(group.clone(), Group { cursor: Some(cursor.clone()), trims_seen });
+        self.state.groups.insert(group.clone(), Group { cursor: Some(cursor.clone()), trims_seen, ..known });
         Ok(cursor)
     }
 
@@ -204,8 +205,10 @@ impl Commit {
 
     fn deliver(&mut self, group: &GroupKey, read: &GroupRead, event: Event) -> Delivered {
         let key = DeliveryKey { group: group.clone(), position: event.position.clone() };
-        let before = self.state.deliveries.get(&key).map_or((0, Token(0)), |d| (d.delivery, d.token));
-        let (delivery, delivery_token) = (before.0 + 1, Token::next(before.1, self.now));
+        let delivery = 1 + self.state.deliveries.get(&key).map_or(0, |before| before.delivery);
+        let known = self.state.groups.entry(group.clone()).or_default();
+        known.token = Token::next(known.token, self.now);
+        let delivery_token = known.token;
         let known = Delivery {
             stream: event.stream.clone(),
             seq: event.seq,

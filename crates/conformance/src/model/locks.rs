@@ -45,7 +45,8 @@ impl State {
     pub(super) fn judge_release(&self, key: &str, token: Token, now: Timestamp) -> Result<()> {
         match self.locks.get(key).filter(|state| state.forget_at > now) {
             Some(state) if state.token == token => Ok(()),
-            _ => self.judge_lock(key, token, now).and(Err(fenced(None, None))),
+            Some(_) => self.judge_lock(key, token, now),
+            None => Err(fenced(None, None)),
         }
     }
 }

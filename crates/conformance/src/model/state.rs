@@ -63,6 +63,8 @@ pub(super) struct Group {
     pub(super) cursor: Option<Cursor>,
     /// How often its category had been trimmed when it last read.
     pub(super) trims_seen: usize,
+    /// The last token of any of its deliveries.
+    pub(super) token: Token,
 }
 
 #[derive(Clone, Debug)]

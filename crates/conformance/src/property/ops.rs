@@ -35,6 +35,22 @@ pub(crate) struct BatchOp {
     pub(crate) acts: Vec<Act>,
 }
 
+impl BatchOp {
+    /// The batches with one thing less.
+    pub(crate) fn smaller(&self) -> Vec<Self> {
+        let mut found = Vec::new();
+        for index in (0..self.acts.len()).filter(|_| self.acts.len() > 1) {
+            let mut acts = self.acts.clone();
+            acts.remove(index);
+            found.push(Self { acts, ..self.clone() });
+        }
+        found.extend((!self.fences.is_empty()).then(|| Self { fences: Vec::new(), ..self.clone() }));
+        found.extend(self.key.map(|_| Self { key: None, ..self.clone() }));
+        found.extend(self.actor.map(|_| Self { actor: None, ..self.clone() }));
+        found
+    }
+}
+
 /// A task: the nth of those with a status, or the one that a slot stands for.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Which(pub(crate) Option<Status>, pub(crate) u8);

@@ -16,7 +16,7 @@ use crate::command::{Created, OnBusy, OnDuplicate, TaskCreate};
 use crate::error::Error;
 use crate::limits::FAMILY_DEPTH;
 use crate::model::{Task, TaskId, Token};
-use crate::row::{ExclusiveRow, Head, RequestHash, TaskRow, Turn};
+use crate::row::{Head, QueueRow, RequestHash, TaskRow, Turn};
 use crate::status::Status;
 
 /// What earlier commands of the batch will have done, as far as guards must know.
@@ -37,6 +37,10 @@ fn id_of(create: &TaskCreate) -> TaskId {
     create.id.unwrap_or_default()
 }
 
+fn queue_of(create: &TaskCreate) -> String {
+    create.queue.clone().unwrap_or_else(|| "default".to_owned())
+}
+
 /// Notes everything that a create looks at, so that it is loaded in one go.
 fn want_all(tx: &mut Tx<'_>, batch: &Prepared, create: &TaskCreate, family: &Family) {
     if let Some(key) = &create.idempotency_key {
@@ -54,7 +58,8 @@ fn want_all(tx: &mut Tx<'_>, batch: &Prepared, create: &TaskCreate, family: &Fam
         }
     }
     if let Some(key) = &create.exclusive_key {
-        tx.want::<ExclusiveRow>(key);
+        exclusive::want(tx, key);
+        tx.want::<QueueRow>(&queue_of(create));
     }
 }
 
@@ -215,7 +220,7 @@ fn new_row(tx: &Tx<'_>, create: &TaskCreate, parent: Option<&TaskRow>) -> TaskRo
 fn new_task(tx: &Tx<'_>, create: &TaskCreate, parent: Option<&TaskRow>) -> Task {
     Task {
         id: id_of(create),
-        queue: create.queue.clone().unwrap_or_else(|| "default".to_owned()),
+        queue: queue_of(create),
         kind: create.kind.clone(),
         status: Status::Pending,
         priority: create.priority.unwrap_or(0),

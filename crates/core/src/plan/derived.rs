@@ -20,19 +20,20 @@ pub(super) fn settle(tx: &mut Tx<'_>) -> Planned<()> {
     let mut budget = BUDGET;
     while let Some((chore, after)) = tx.agenda.chores.pop_first() {
         let rest = ChoreRow { chore, after };
-        let rest = if budget == 0 { Some(rest) } else { work(tx, rest, &mut budget)? };
+        let rest =
+            if budget == 0 { Some(rest) } else { tx.attempt(|tx| work(tx, rest, &mut budget))?.flatten() };
         if let Some(rest) = rest {
-            tx.get::<ChoreRow>(&rest.chore)?;
+            tx.want::<ChoreRow>(&rest.chore);
             tx.put(rest);
         }
     }
     while let Some(parent) = tx.agenda.parents.pop_first() {
-        judge_parent(tx, parent)?;
+        tx.attempt(|tx| judge_parent(tx, parent))?;
     }
     while let Some(key) = tx.agenda.keys.pop_first() {
-        exclusive::judge(tx, &key)?;
+        tx.attempt(|tx| exclusive::judge(tx, &key))?;
     }
-    Ok(())
+    tx.all_loaded()
 }
 
 /// Works on a chore as far as the budget reaches; answers what is left of it.
@@ -46,7 +47,7 @@ fn work(tx: &mut Tx<'_>, row: ChoreRow, budget: &mut usize) -> Planned<Option<Ch
     for id in &ids[..now] {
         // Judging one task may have changed the next.
         if let Some(row) = tx.get::<TaskRow>(id)?.filter(|row| set.contains(row, tx.now)) {
-            judge(tx, &chore, Arc::unwrap_or_clone(row))?;
+            tx.attempt(|tx| judge(tx, &chore, Arc::unwrap_or_clone(row)))?;
         }
     }
     let done = complete && now == ids.len();

@@ -73,12 +73,17 @@ fn set_turn(tx: &mut Tx<'_>, id: crate::model::TaskId, turn: Turn) -> Planned<()
     Ok(())
 }
 
-/// Notes what freeing the task's key will need.
-pub(super) fn want(tx: &mut Tx<'_>, task: &TaskRow) {
+/// Notes what judging a key will need.
+pub(super) fn want(tx: &mut Tx<'_>, key: &String) {
+    tx.want::<ExclusiveRow>(key);
+    let set = TaskSet::Contenders { key: key.clone(), skip: Vec::new() };
+    tx.want_look(TaskSelect { set, limit: 1 });
+}
+
+/// Notes what judging the task's key will need.
+pub(super) fn want_of(tx: &mut Tx<'_>, task: &TaskRow) {
     if let Some(key) = &task.task.exclusive_key {
-        tx.want::<ExclusiveRow>(key);
-        let set = TaskSet::Contenders { key: key.clone(), skip: Vec::new() };
-        tx.want_look(TaskSelect { set, limit: 1 });
+        want(tx, key);
     }
 }
 

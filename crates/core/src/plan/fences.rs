@@ -5,7 +5,7 @@ use crate::batch::Fence;
 use crate::clock::Timestamp;
 use crate::error::{Error, ErrorKind};
 use crate::model::Token;
-use crate::row::{DeliveryKey, DeliveryRow, GroupKey, LockRow, TaskRow};
+use crate::row::{DeliveryKey, DeliveryRow, GroupKey, Holder, LockRow, TaskRow};
 use crate::status::Status;
 
 /// Judges a fence of a batch.
@@ -49,10 +49,15 @@ pub(super) fn held_lock(row: Option<&LockRow>, key: &str, token: Token, now: Tim
     let (lost_at, owner) = match held {
         Some((current, holder)) if current == token && holder.expires_at > now => return Ok(()),
         Some((current, holder)) if current == token => (Some(holder.expires_at), None),
-        Some((_, holder)) => (Some(holder.acquired_at), Some(holder.owner.clone())),
+        Some((_, holder)) => lost_to(holder, now),
         None => (None, None),
     };
     Err(fenced("lock", key.to_owned(), lost_at, owner))
+}
+
+/// When a lock was lost, and to whom, if that one still holds it.
+pub(super) fn lost_to(holder: &Holder, now: Timestamp) -> (Option<Timestamp>, Option<String>) {
+    (Some(holder.acquired_at), (holder.expires_at > now).then(|| holder.owner.clone()))
 }
 
 /// Whether a delivery is out with this token.

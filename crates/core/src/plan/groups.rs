@@ -80,8 +80,9 @@ fn last_seq(tx: &mut Tx<'_>, stream: &StreamName) -> Planned<u64> {
 pub(super) fn seek(tx: &mut Tx<'_>, seek: &GroupSeek) -> Planned<Done> {
     let group = GroupKey { group: seek.group.clone(), source: seek.source.clone() };
     let (cursor, trims_seen) = target(tx, seek)?;
+    let token = tx.get::<GroupRow>(&group)?.map_or(Token::default(), |row| row.token);
     tx.clear(group.clone());
-    tx.put(GroupRow { group, cursor, trims_seen });
+    tx.put(GroupRow { group, cursor, trims_seen, token });
     Ok(Done {})
 }
 
@@ -96,15 +97,16 @@ pub(super) fn read(tx: &mut Tx<'_>, read: &GroupRead) -> Planned<Deliveries> {
     want_events(tx, &visible)?;
     let mut events = Vec::new();
     let all_seen = visible.len() < read.limit as usize;
+    let mut out = HandOut { read, token: row.as_ref().map_or(Token::default(), |row| row.token) };
     for row in visible {
-        events.extend(deliver_again(tx, read, &row)?);
+        events.extend(deliver_again(tx, &mut out, &row)?);
     }
     let room = (read.limit as usize).saturating_sub(events.len());
     let fresh: Vec<_> = unread.events.iter().take(room).cloned().collect();
-    advance(tx, &group, row.as_deref(), fresh.last().map(AsRef::as_ref), &unread);
-    for event in fresh {
-        events.push(deliver(tx, read, &group, &event));
+    for event in &fresh {
+        events.push(deliver(tx, &mut out, &group, event));
     }
+    advance(tx, &out, row.as_deref(), fresh.last().map(AsRef::as_ref), &unread);
     let next_at = match events.is_empty() {
         true if all_seen => hidden_until(tx, group)?,
         true => Some(tx.now),
@@ -162,25 +164,32 @@ fn unread(tx: &mut Tx<'_>, read: &GroupRead, row: Option<&GroupRow>) -> Planned<
 /// Moves the group's cursor to the last event that is delivered; its first read fixes it in any case.
 fn advance(
     tx: &mut Tx<'_>,
-    group: &GroupKey,
+    out: &HandOut<'_>,
     before: Option<&GroupRow>,
     last: Option<&Event>,
     unread: &UnreadEvents,
 ) {
     let known = before.and_then(|row| row.cursor.clone());
+    let group = GroupKey { group: out.read.group.clone(), source: out.read.source.clone() };
     let cursor = match (last, &group.source) {
         (Some(event), Source::Stream(_)) => Cursor::Seq(event.seq),
         (Some(event), Source::Category(_)) => Cursor::Position(event.position.clone()),
         (None, Source::Stream(_)) => known.unwrap_or(Cursor::Seq(unread.oldest)),
         (None, Source::Category(_)) => known.unwrap_or_else(|| Cursor::Position(Position::default())),
     };
-    let row = GroupRow { group: group.clone(), cursor: Some(cursor), trims_seen: unread.trims.count() };
+    let row = GroupRow { group, cursor: Some(cursor), trims_seen: unread.trims.count(), token: out.token };
     if before != Some(&row) {
         tx.put(row);
     }
 }
 
-fn deliver(tx: &mut Tx<'_>, read: &GroupRead, group: &GroupKey, event: &Event) -> Delivered {
+/// A read that hands out deliveries, each with a token larger than all before in the group.
+struct HandOut<'a> {
+    read: &'a GroupRead,
+    token: Token,
+}
+
+fn deliver(tx: &mut Tx<'_>, out: &mut HandOut<'_>, group: &GroupKey, event: &Event) -> Delivered {
     let row = DeliveryRow {
         key: DeliveryKey { group: group.clone(), position: event.position.clone() },
         stream: event.stream.clone(),
@@ -192,13 +201,15 @@ fn deliver(tx: &mut Tx<'_>, read: &GroupRead, group: &GroupKey, event: &Event) -
         visible_at: tx.now,
         read_key: None,
     };
-    hand_out(tx, read, row, event)
+    hand_out(tx, out, row, event)
 }
 
-fn hand_out(tx: &mut Tx<'_>, read: &GroupRead, mut row: DeliveryRow, event: &Event) -> Delivered {
+fn hand_out(tx: &mut Tx<'_>, out: &mut HandOut<'_>, mut row: DeliveryRow, event: &Event) -> Delivered {
+    let read = out.read;
+    out.token = Token::next(out.token, tx.now);
     row.consumer.clone_from(&read.consumer);
     row.delivery += 1;
-    row.token = Token::next(row.token, tx.now);
+    row.token = out.token;
     row.out = true;
     row.visible_at = tx.now + read.visibility_seconds;
     row.read_key.clone_from(&read.key);
@@ -208,12 +219,17 @@ fn hand_out(tx: &mut Tx<'_>, read: &GroupRead, mut row: DeliveryRow, event: &Eve
 }
 
 /// Delivers once more, or buries.
-fn deliver_again(tx: &mut Tx<'_>, read: &GroupRead, row: &Arc<DeliveryRow>) -> Planned<Option<Delivered>> {
+fn deliver_again(
+    tx: &mut Tx<'_>,
+    out: &mut HandOut<'_>,
+    row: &Arc<DeliveryRow>,
+) -> Planned<Option<Delivered>> {
+    let read = out.read;
     let event = tx.look(&EventAt { stream: row.stream.clone(), seq: row.seq })?;
     let dead_source = read.source.category() == DEAD_CATEGORY;
     match event {
         Some(event) if row.delivery < read.max_deliveries || dead_source => {
-            Ok(Some(hand_out(tx, read, DeliveryRow::clone(row), &event)))
+            Ok(Some(hand_out(tx, out, DeliveryRow::clone(row), &event)))
         }
         event => {
             if !dead_source {

@@ -181,7 +181,7 @@ pub(super) fn count_child(tx: &mut Tx<'_>, parent: TaskId, count: impl FnOnce(u3
 
 /// Notes what the end of a task will need.
 pub(super) fn want_end(tx: &mut Tx<'_>, row: &TaskRow) {
-    exclusive::want(tx, row);
+    exclusive::want_of(tx, row);
     if let Some(parent) = &row.task.parent {
         tx.want::<TaskRow>(parent);
     }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::fences::{fenced, held_lock};
+use super::fences::{fenced, held_lock, lost_to};
 use super::streams;
 use super::tx::{Planned, Tx};
 use crate::clock::{Seconds, Timestamp};
@@ -72,8 +72,7 @@ pub(super) fn judge_release(tx: &mut Tx<'_>, release: &LockRelease) -> Planned<(
     match remembered(tx, &release.key)? {
         Some(row) if row.token == release.token => Ok(()),
         Some(row) => {
-            let holder = row.holder.as_ref();
-            let (at, owner) = (holder.map(|h| h.acquired_at), holder.map(|h| h.owner.clone()));
+            let (at, owner) = row.holder.as_ref().map_or((None, None), |holder| lost_to(holder, tx.now));
             Err(fenced("lock", row.key.clone(), at, owner).into())
         }
         None => Err(fenced("lock", release.key.clone(), None, None).into()),

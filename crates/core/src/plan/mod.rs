@@ -109,7 +109,7 @@ fn apply_all(tx: &mut Tx<'_>, batch: &Prepared) -> Planned<Replies> {
     for early in [true, false] {
         for (command, reply) in commands.iter().zip(&mut replies) {
             if is_task_append(command) == early {
-                *reply = Some(effect(tx, batch, command)?);
+                *reply = tx.attempt(|tx| effect(tx, batch, command))?;
             }
         }
     }

@@ -24,6 +24,8 @@ pub trait Kept: Record {
     fn changes(effects: &mut Effects) -> &mut Vec<Change<Self>>;
     /// The missing keys of this kind.
     fn missing(needs: &mut Needs) -> &mut BTreeSet<Self::Key>;
+    /// Where the change of each key is among the changes of this kind.
+    fn places(places: &mut Places) -> &mut HashMap<Self::Key, usize>;
 }
 
 /// A lookup whose answers a plan reads.
@@ -83,7 +85,14 @@ macro_rules! tables {
             fn loaded_mut(rows: &mut Rows) -> &mut HashMap<Self::Key, Option<Arc<Self>>> { &mut rows.$table }
             fn changes(effects: &mut Effects) -> &mut Vec<Change<Self>> { &mut effects.$table }
             fn missing(needs: &mut Needs) -> &mut BTreeSet<Self::Key> { &mut needs.$table }
+            fn places(places: &mut Places) -> &mut HashMap<Self::Key, usize> { &mut places.$table }
         })*
+
+        /// Where each key's change is among the effects of a plan at work.
+        #[derive(Debug, Default)]
+        pub struct Places {
+            $($table: HashMap<<$row as Record>::Key, usize>,)*
+        }
 
         $(impl Asked for $lookup {
             fn answers(rows: &Rows) -> &HashMap<Self, Self::Answer> { &rows.$lookups }

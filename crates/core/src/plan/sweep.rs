@@ -52,7 +52,7 @@ fn pass(tx: &mut Tx<'_>, set: &TaskSet, limit: usize, more: &mut bool) -> Planne
         // What time brought to one task may have changed the next.
         let Some(row) = tx.get::<TaskRow>(&id)?.filter(|row| set.contains(row, tx.now)) else { continue };
         let mut row = Arc::unwrap_or_clone(row);
-        if lifecycle::pass_time(tx, &mut row)? {
+        if tx.attempt(|tx| lifecycle::pass_time(tx, &mut row))? == Some(true) {
             tx.put(row);
             count += 1;
         }

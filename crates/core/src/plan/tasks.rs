@@ -20,7 +20,7 @@ use crate::error::{Error, ErrorKind};
 use crate::json::Json;
 use crate::limits;
 use crate::model::{Children, ResumedBy, StreamName, Task, TaskId, Token, WaitFor, Waiting};
-use crate::row::{Chore, Signal, SignalsRow, TaskRow};
+use crate::row::{Chore, Signal, SignalsRow, TaskRow, Turn};
 use crate::status::Status;
 
 /// Puts a changed task back and answers it.
@@ -55,7 +55,7 @@ pub(super) fn judge_settle(tx: &mut Tx<'_>, id: TaskId, token: Token) -> Planned
 pub(super) fn judge_start(tx: &mut Tx<'_>, start: &TaskStart, family: &mut Family) -> Planned<()> {
     let row = load(tx, start.id)?;
     allows(&row, Status::Running)?;
-    if row.task.run_at > tx.now {
+    if row.turn == Turn::Later && row.task.run_at > tx.now {
         let why = format!(" and not due before {}", row.task.run_at);
         return Err(not_allowed(&row, Status::Running, &why).into());
     }
@@ -180,7 +180,7 @@ fn put_signals(tx: &mut Tx<'_>, row: SignalsRow) {
 pub(super) fn judge_signal(tx: &mut Tx<'_>, signal: &TaskSignal) -> Planned<()> {
     tx.want::<SignalsRow>(&signal.id);
     let row = load(tx, signal.id)?;
-    exclusive::want(tx, &row);
+    exclusive::want_of(tx, &row);
     not_terminal(&row, Status::Pending)?;
     let kept = tx.get::<SignalsRow>(&signal.id)?.map_or(0, |row| row.kept.len());
     if kept >= limits::SIGNALS {
@@ -263,7 +263,7 @@ pub(super) fn judge_retry(tx: &mut Tx<'_>, retry: &TaskRetry) -> Planned<()> {
 
 fn want_reopen(tx: &mut Tx<'_>, row: &TaskRow) {
     row.task.depends_on.iter().chain(&row.task.parent).for_each(|id| tx.want::<TaskRow>(id));
-    exclusive::want(tx, row);
+    exclusive::want_of(tx, row);
 }
 
 pub(super) fn retry(tx: &mut Tx<'_>, retry: &TaskRetry) -> Planned<Task> {
@@ -357,7 +357,7 @@ pub(super) fn promote(tx: &mut Tx<'_>, promote: &TaskPromote) -> Planned<Task> {
 
 pub(super) fn judge_park(tx: &mut Tx<'_>, park: &TaskPark) -> Planned<()> {
     let row = load(tx, park.id)?;
-    exclusive::want(tx, &row);
+    exclusive::want_of(tx, &row);
     Ok(allows(&row, Status::Backlog)?)
 }
 
@@ -372,7 +372,7 @@ pub(super) fn park(tx: &mut Tx<'_>, park: &TaskPark) -> Planned<Task> {
 
 pub(super) fn judge_amend(tx: &mut Tx<'_>, amend: &TaskAmend) -> Planned<()> {
     let row = load(tx, amend.id)?;
-    exclusive::want(tx, &row);
+    exclusive::want_of(tx, &row);
     not_terminal(&row, row.task.status)?;
     if amend.revision.is_some_and(|revision| revision != row.task.revision) {
         let revision = Some(row.task.revision);

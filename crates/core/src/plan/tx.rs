@@ -1,13 +1,14 @@
 //! One plan at work: it reads loaded rows through its own changes, notes what is missing, and gathers
 //! effects. Nothing it does is seen by others until its effects are accepted.
 
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::hash_map::Entry;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use serde::Serialize;
 
-use super::lookup::{DeliverySelect, DeliverySet, Found, TaskSelect, TaskSet};
-use super::rows::{Appending, Asked, Effects, Kept, Needs, Rows, Trim};
+use super::lookup::{DeliverySelect, DeliverySet, Found, Place, TaskSelect, TaskSet};
+use super::rows::{Appending, Asked, Effects, Kept, Needs, Places, Rows, Trim};
 use super::{Context, Step};
 use crate::clock::Timestamp;
 use crate::error::Error;
@@ -37,6 +38,7 @@ pub(super) type Planned<T> = Result<T, Halt>;
 pub(super) struct Tx<'a> {
     rows: &'a Rows,
     effects: Effects,
+    places: Places,
     needs: Needs,
     pub(super) now: Timestamp,
     pub(super) replica: &'a str,
@@ -62,6 +64,7 @@ pub(super) fn run<T>(
     let mut tx = Tx {
         rows,
         effects: Effects::default(),
+        places: Places::default(),
         needs: Needs::default(),
         now: context.now,
         replica: context.replica,
@@ -83,8 +86,8 @@ pub(super) fn run<T>(
 impl Tx<'_> {
     /// A row as it is after this plan's changes so far.
     pub(super) fn get<R: Kept>(&mut self, key: &R::Key) -> Planned<Option<Arc<R>>> {
-        if let Some(change) = R::changes(&mut self.effects).iter().find(|change| change.key == *key) {
-            return Ok(change.after.clone());
+        if let Some(place) = R::places(&mut self.places).get(key) {
+            return Ok(R::changes(&mut self.effects)[*place].after.clone());
         }
         if let Some(row) = R::loaded(self.rows).get(key) {
             return Ok(row.clone());
@@ -112,11 +115,15 @@ impl Tx<'_> {
     }
 
     fn change<R: Kept>(&mut self, key: R::Key, after: Option<Arc<R>>) {
-        let before = R::loaded(self.rows).get(&key).cloned().flatten();
         let changes = R::changes(&mut self.effects);
-        match changes.iter_mut().find(|change| change.key == key) {
-            Some(change) => change.after = after,
-            None => changes.push(Change { key, before, after }),
+        match R::places(&mut self.places).entry(key) {
+            Entry::Occupied(place) => changes[*place.get()].after = after,
+            Entry::Vacant(place) => {
+                let before = R::loaded(self.rows).get(place.key()).cloned().flatten();
+                let key = place.key().clone();
+                place.insert(changes.len());
+                changes.push(Change { key, before, after });
+            }
         }
     }
 
@@ -158,28 +165,27 @@ impl Tx<'_> {
         let mut ask = limit;
         loop {
             let stored = self.look(&TaskSelect { set: set.clone(), limit: ask })?;
-            let changed = self.changed_tasks();
             self.have(&stored.keys)?;
-            let mut rows = BTreeMap::new();
-            for id in stored.keys.iter().chain(&changed) {
-                if let Some(row) = self.get::<TaskRow>(id)?.filter(|row| set.contains(row, self.now)) {
-                    rows.insert(set.place(&row), row);
+            let mut rows = self.changed_in(set);
+            let mut bound = None;
+            for id in &stored.keys {
+                let row = self.get::<TaskRow>(id)?;
+                let place = row.as_ref().map(|row| set.place(row));
+                if let Some((row, place)) = row.zip(place).filter(|(row, _)| set.contains(row, self.now)) {
+                    rows.insert(place, row);
                 }
+                // Beyond the last row that is as the store gave it, there may be stored rows that were not given.
+                bound = if self.is_changed(*id) { bound } else { place };
             }
-            // Beyond the last row that the store gave as it is, there may be stored rows that were not given.
-            let bound = stored.keys.iter().rev().find(|id| !changed.contains(id)).copied();
-            let bound = match bound {
-                Some(id) if !stored.complete => self.get::<TaskRow>(&id)?.map(|row| set.place(&row)),
-                _ => None,
-            };
-            let unknown = !stored.complete && bound.is_none();
-            rows.retain(|place, _| !unknown && bound.is_none_or(|bound| *place <= bound));
+            if !stored.complete {
+                rows.retain(|place, _| bound.is_some_and(|bound| *place <= bound));
+            }
             if stored.complete || rows.len() >= limit {
                 let complete = stored.complete && rows.len() <= limit;
                 let keys = rows.into_values().take(limit).collect();
                 return Ok(Found { keys, complete });
             }
-            ask = ask * 2 + changed.len();
+            ask = ask * 2 + self.effects.tasks.len() + self.rows.changed_tasks.len();
         }
     }
 
@@ -190,9 +196,19 @@ impl Tx<'_> {
         if missing.is_empty() { Ok(()) } else { Err(Halt::Missing) }
     }
 
-    fn changed_tasks(&self) -> HashSet<TaskId> {
-        let own = self.effects.tasks.iter().map(|change| change.key);
-        own.chain(self.rows.changed_tasks.iter().copied()).collect()
+    /// Whether a task is not as the store has it.
+    fn is_changed(&mut self, id: TaskId) -> bool {
+        TaskRow::places(&mut self.places).contains_key(&id) || self.rows.changed_tasks.contains(&id)
+    }
+
+    /// The tasks of a set that are not as the store has them.
+    fn changed_in(&mut self, set: &TaskSet) -> BTreeMap<Place, Arc<TaskRow>> {
+        let own = TaskRow::places(&mut self.places);
+        let before = self.rows.changed_tasks.iter().filter(|id| !own.contains_key(id));
+        let before = before.filter_map(|id| TaskRow::loaded(self.rows).get(id)?.as_ref());
+        let own = self.effects.tasks.iter().filter_map(|change| change.after.as_ref());
+        let all = own.chain(before).filter(|row| set.contains(row, self.now));
+        all.map(|row| (set.place(row), Arc::clone(row))).collect()
     }
 
     /// A delivery, unless a seek before this plan in the same commit has forgotten it.
