@@ -2,8 +2,8 @@
 //!
 //! A backend becomes a conforming one by a test file with one line:
 //!
-//! ```ignore
-//! statehold_conformance::tests!(|clock| async move { my_backend(clock).await });
+//! ```no_run
+//! statehold_conformance::tests!(|clock| async move { statehold_core::memory::Memory::new(clock) });
 //! ```
 //!
 //! - [`cases`] holds the promises one by one: a plain async function each, named after the promise it keeps.

@@ -26,7 +26,7 @@ use ops::Op;
 use run::Run;
 
 /// How many operations are run in all, unless [`OPERATIONS_VARIABLE`] says otherwise.
-pub const OPERATIONS: usize = 4_000;
+pub const OPERATIONS: usize = 20_000;
 /// The environment variable that says how many operations are run in all.
 pub const OPERATIONS_VARIABLE: &str = "STATEHOLD_PROPERTY_OPERATIONS";
 /// The environment variable with a number that makes other sequences.
@@ -64,9 +64,8 @@ where
             Run::new(backend, clock, &mut coverage).all(ops, &*other).await
         })
     };
-    let result = runner(operations).run(&generate::sequences(LENGTH), |ops| {
-        run(&ops).map_err(TestCaseError::fail)
-    });
+    let result =
+        runner(operations).run(&generate::sequences(LENGTH), |ops| run(&ops).map_err(TestCaseError::fail));
     match result {
         Ok(()) => judge(&coverage.lock().unwrap_or_else(PoisonError::into_inner), operations),
         Err(TestError::Fail(reason, ops)) => fail(reason.message(), ops, run),
@@ -76,15 +75,16 @@ where
 
 /// Leaves out all that is not needed, which one pass of shrinking does not achieve, and panics.
 fn fail(reason: &str, mut ops: Vec<Op>, run: impl Fn(&[Op]) -> run::Verdict) {
-    let attempt = |ops: &[Op]| catch_unwind(AssertUnwindSafe(|| run(ops))).unwrap_or_else(|_| Err("it panics".into()));
+    let attempt =
+        |ops: &[Op]| catch_unwind(AssertUnwindSafe(|| run(ops))).unwrap_or_else(|_| Err("it panics".into()));
     let mut reason = reason.to_owned();
     while let Some((problem, fewer)) =
         shorter(&ops).into_iter().find_map(|fewer| Some((attempt(&fewer).err()?, fewer)))
     {
         (reason, ops) = (problem, fewer);
     }
-    let lines: String = ops.iter().map(|op| format!("{op:?}\n")).collect();
-    panic!("{reason}\n\nthe shortest sequence that shows it:\n{lines}");
+    let lines: Vec<_> = ops.iter().map(|op| format!("{op:?}")).collect();
+    panic!("{reason}\n\nthe shortest sequence that shows it:\n{}\n", lines.join("\n"));
 }
 
 /// The sequences with one operation, one command, one fence or one key less.

@@ -328,6 +328,9 @@ impl CategoryRead {
     pub fn check(&self) -> Result<()> {
         let mut check = Check::default();
         check.name("category", &self.category);
+        if let CategoryFrom::After(cursor) = &self.from {
+            check.that(cursor.position.is_plausible(), "after", || "is not a cursor of a category".into());
+        }
         check_page(&mut check, self.limit);
         check.finish()
     }

@@ -22,6 +22,8 @@ pub(super) const CASES: &[Case] = cases![
     reading_after_a_trimmed_cursor_is_compacted,
     a_page_that_began_after_a_trim_is_read_to_its_end,
     a_trim_behind_a_cursor_does_not_disturb_it,
+    a_trim_after_a_cursor_is_told_whatever_was_trimmed_later,
+    the_latest_of_a_trimmed_category_can_be_tailed,
     a_purged_task_compacts_the_category,
     a_batch_is_in_the_category_as_a_whole,
     many_writers_and_a_tailing_reader_miss_nothing,
@@ -207,6 +209,30 @@ async fn a_trim_behind_a_cursor_does_not_disturb_it(store: Store) {
     let next = next.expect("what was trimmed since stood before the cursor").events;
     assert_eq!(next.len(), 1);
     assert_eq!((&next[0].stream, next[0].seq), (&stream("run/2"), 2));
+}
+
+async fn a_trim_after_a_cursor_is_told_whatever_was_trimmed_later(store: Store) {
+    store.append("run/1", &["a"]).await;
+    let cursor = read(&store, "run", CategoryFrom::Oldest, 1).await.expect("read").cursor;
+    store.append("run/2", &["b"]).await;
+    let missed = store.events(&stream("run/2")).await.remove(0).position;
+    for name in ["run/2", "run/1"] {
+        let trim = StreamTrim { stream: stream(name), to: TrimTo::Length(0) };
+        store.run(trim).await.expect("trimmed");
+        let error = refused(read(&store, "run", CategoryFrom::After(cursor.clone()), 1).await, "compacted");
+        assert_eq!(error.kind(), &ErrorKind::Compacted { oldest: missed.0.clone() });
+    }
+}
+
+async fn the_latest_of_a_trimmed_category_can_be_tailed(store: Store) {
+    store.append("run/1", &["a", "b"]).await;
+    store.run(StreamTrim { stream: stream("run/1"), to: TrimTo::Length(0) }).await.expect("trimmed");
+    let cursor = read(&store, "run", CategoryFrom::Latest, 1).await.expect("read").cursor;
+    let strict = CategoryFrom::After(cursor.position.clone().into());
+    assert_eq!(read(&store, "run", strict, 1).await.expect("nothing after it was ever trimmed").events, []);
+    store.append("run/2", &["c"]).await;
+    let page = read(&store, "run", CategoryFrom::After(cursor), 1).await.expect("read");
+    assert_eq!(page.events[0].kind, "c");
 }
 
 async fn a_purged_task_compacts_the_category(store: Store) {

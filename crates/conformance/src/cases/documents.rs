@@ -282,7 +282,7 @@ async fn documents_are_listed_in_the_order_of_bytes(store: Store) {
 
 async fn documents_are_listed_by_prefix_and_label(store: Store) {
     for (name, color, size) in
-        [("a1", "red", "s"), ("a2", "red", "l"), ("a_", "blue", "s"), ("b1", "red", "s")]
+        [("a1", "red", "s"), ("a2", "red", "l"), ("a_", "blue", "s"), ("b1", "red", "s"), ("A1", "Red", "S")]
     {
         let labels = Labels::from([("color".into(), color.into()), ("size".into(), size.into())]);
         store.run(DocumentPut { labels, ..put(name) }).await.expect("put");

@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use futures_util::stream::{self, BoxStream, StreamExt as _};
 use statehold_core::call::Claim;
 use statehold_core::command::{
-    DocumentDelete, DocumentPut, EntrySet, Expect, GroupAck, LockAcquire, LockRelease, LockRenew, QueueSet,
-    StreamAppend, StreamTrim, TaskCreate, TrimTo,
+    DocumentDelete, DocumentPut, EntrySet, Expect, GroupAck, GroupSeek, LockAcquire, LockRelease, LockRenew,
+    QueueSet, SeekTo, StreamAppend, StreamTrim, TaskCreate, TrimTo,
 };
 use statehold_core::dump::Record;
 use statehold_core::model::{Content, Source, StreamName, TaskId, WaitFor};
@@ -28,6 +28,7 @@ pub(super) const CASES: &[Case] = cases![
     tasks_go_on_after_a_load,
     locks_and_documents_go_on_after_a_load,
     groups_go_on_after_a_load,
+    a_groups_tokens_grow_on_after_a_load,
     keys_of_batches_go_on_after_a_load,
     left_over_work_goes_on_after_a_load,
     a_dump_is_of_one_instant,
@@ -294,6 +295,17 @@ async fn groups_go_on_after_a_load(store: Store) {
     let again = other.deliver("g", &source, "c").await;
     assert_eq!((again[0].event.kind.as_str(), again[0].delivery), ("b", 2));
     assert!(again[0].delivery_token > out[1].delivery_token);
+}
+
+async fn a_groups_tokens_grow_on_after_a_load(store: Store) {
+    let source = Source::Stream(named("s/1"));
+    store.append("s/1", &["a", "b"]).await;
+    let out = store.deliver("g", &source, "c").await;
+    let seek = GroupSeek { group: "g".into(), source: source.clone(), to: SeekTo::Oldest };
+    store.run(seek).await.expect("sought");
+    let other = moved(&store).await;
+    let again = other.deliver("g", &source, "c").await;
+    assert!(again[0].delivery_token > out[1].delivery_token, "at the same instant");
 }
 
 async fn keys_of_batches_go_on_after_a_load(store: Store) {

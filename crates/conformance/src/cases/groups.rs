@@ -17,9 +17,11 @@ pub(super) const CASES: &[Case] = cases![
     an_empty_first_read_fixes_the_cursor,
     what_is_out_goes_to_nobody_else_until_its_visibility_runs_out,
     a_redelivery_counts_on_and_has_a_larger_token,
+    tokens_grow_over_the_whole_group,
     redeliveries_come_before_unread_events,
     an_empty_answer_says_when_something_is_visible_again,
     a_read_with_a_key_answers_the_same_again,
+    a_read_key_answers_nothing_whose_visibility_ran_out,
     a_read_key_belongs_to_its_consumer,
     a_group_on_a_category_reads_all_its_streams,
     a_group_reads_the_stream_of_a_task,
@@ -30,6 +32,7 @@ pub(super) const CASES: &[Case] = cases![
     a_seek_moves_the_cursor,
     a_group_that_began_after_a_trim_reads_all_that_is_there,
     a_seek_to_the_oldest_begins_with_what_is_there_at_the_next_read,
+    a_seek_to_the_latest_misses_nothing_that_was_trimmed_before,
     a_seek_forgets_what_is_out,
     a_seek_needs_no_group,
     group_info_says_how_far_a_group_is,
@@ -112,6 +115,19 @@ async fn a_redelivery_counts_on_and_has_a_larger_token(store: Store) {
     }
 }
 
+async fn tokens_grow_over_the_whole_group(store: Store) {
+    store.append("in/1", &["a", "b", "c", "d"]).await;
+    let mut tokens = Vec::new();
+    for limit in [1, 2, 1] {
+        let delivered = read(&store, |read| read.limit = limit).await.events;
+        tokens.extend(delivered.iter().map(|delivered| delivered.delivery_token));
+    }
+    store.clock.advance(30);
+    tokens.extend(read(&store, |_| {}).await.events.iter().map(|delivered| delivered.delivery_token));
+    assert_eq!(tokens.len(), 8);
+    assert!(tokens.windows(2).all(|pair| pair[0] < pair[1]), "each is larger than all before");
+}
+
 async fn redeliveries_come_before_unread_events(store: Store) {
     store.append("in/1", &["a", "b", "c", "d", "e"]).await;
     read(&store, |read| read.limit = 3).await;
@@ -151,6 +167,16 @@ async fn a_read_with_a_key_answers_the_same_again(store: Store) {
     let ack = GroupAck { group: "g".into(), source: on_stream(), deliveries: vec![proof(&first[1])] };
     store.run(ack).await.expect("acknowledged");
     assert_eq!(seqs(&read(&store, keyed).await.events), [3], "nothing is out any more");
+}
+
+async fn a_read_key_answers_nothing_whose_visibility_ran_out(store: Store) {
+    store.append("in/1", &["a"]).await;
+    let keyed = |read: &mut GroupRead| read.key = Some("k".into());
+    let first = read(&store, keyed).await.events.remove(0);
+    store.clock.advance(30);
+    let again = read(&store, keyed).await.events.remove(0);
+    assert_eq!(again.delivery, 2, "anyone may get it now, so it is delivered anew");
+    assert!(again.delivery_token > first.delivery_token);
 }
 
 async fn a_read_key_belongs_to_its_consumer(store: Store) {
@@ -308,17 +334,29 @@ async fn a_group_that_began_after_a_trim_reads_all_that_is_there(store: Store) {
     refused(store.backend.group_read(reading).await, "compacted");
 }
 
+async fn a_seek_to_the_latest_misses_nothing_that_was_trimmed_before(store: Store) {
+    let category = Source::Category("in".into());
+    store.append("in/1", &["a", "b"]).await;
+    store.run(StreamTrim { stream: stream("in/1"), to: TrimTo::Length(0) }).await.expect("trimmed");
+    for source in [on_stream(), category] {
+        seek(&store, source.clone(), SeekTo::Latest).await;
+        assert_eq!(store.deliver("g", &source, "c").await, []);
+        let next = store.append("in/1", &["c"]).await.last_seq;
+        assert_eq!(seqs(&store.deliver("g", &source, "c").await), [next]);
+    }
+}
+
 async fn a_seek_forgets_what_is_out(store: Store) {
     store.append("in/1", &["a", "b"]).await;
     let out = read(&store, |read| read.key = Some("k".into())).await.events;
     seek(&store, on_stream(), SeekTo::Oldest).await;
     let info = store.backend.group_info(&store.namespace, "g", &on_stream()).await.expect("info");
     assert_eq!((info.pending, info.oldest), (0, vec![]));
-    store.clock.advance(1);
     let again = read(&store, |read| read.key = Some("k".into())).await.events;
     assert_eq!(seqs(&again), [1, 2]);
     for (old, new) in out.iter().zip(&again) {
         assert_eq!(new.delivery, 1, "the count begins again");
+        assert!(new.delivery_token > out[1].delivery_token, "also at the same instant");
         let ack = GroupAck { group: "g".into(), source: on_stream(), deliveries: vec![proof(old)] };
         refused(store.run(ack).await, "fenced");
     }

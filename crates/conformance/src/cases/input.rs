@@ -61,6 +61,7 @@ async fn what_cannot_be_read_is_refused_with_its_path(store: Store) {
         (r#"{"op": "entry.take", "key": 7}"#.into(), "commands[0].key"),
         (r#"{"op": "entry.take"}"#.into(), "commands[0]"),
         (r#"{"op": 7}"#.into(), "commands[0].op"),
+        (r#"{"op": "entry.take", "key": "k", "key": "l"}"#.into(), "commands[0]"),
         (r#"{"key": "k"}"#.into(), "commands[0].op"),
         ("7".into(), "commands[0]"),
         (set(r#""\u0000""#), "commands[0].value"),

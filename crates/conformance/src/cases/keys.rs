@@ -177,6 +177,10 @@ async fn what_repeats_by_nature_stores_nothing(store: Store) {
         assert_eq!(store.dump().await, before, "repeating {n} does nothing");
     }
     assert_eq!(answers(&store).await, 0);
+    store.apply(logging(&store, "used")).await.expect("applied");
+    let create = TaskCreate { idempotency_key: Some("j".into()), ..plain_create() };
+    let batch = Batch::of(&store.namespace, create).0.key("used");
+    store.apply(batch).await.expect("its key is not looked up either");
 }
 
 async fn what_does_not_repeat_by_nature_is_stored(store: Store) {

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeSet;
 
+use statehold_core::Timestamp;
 use statehold_core::call::{Claim, Claimed};
 use statehold_core::model::{Task, TaskId};
-use statehold_core::Timestamp;
 
 use super::commit::Commit;
 use super::state::Record;
@@ -26,6 +26,7 @@ impl Commit {
         let queues = |queue: &str| asked.iter().any(|asked| *asked == queue);
         self.sweep_tasks(BOUND, queues, Record::timer);
         self.sweep_tasks(BOUND, queues, Record::lease_expiry);
+        self.derive();
         let mut tasks = Vec::new();
         for id in self.ready(queues).into_iter().take(claim.limit as usize) {
             self.start(id, &claim.owner, claim.lease_seconds, claim.key.as_deref());
@@ -51,7 +52,9 @@ impl Commit {
     }
 
     fn ready(&self, queues: impl Fn(&str) -> bool) -> Vec<TaskId> {
-        let ready = |record: &&Record| record.is_due(self.now) && queues(&record.task.queue) && self.state.is_first(record);
+        let ready = |record: &&Record| {
+            record.is_due(self.now) && queues(&record.task.queue) && self.state.is_first(record)
+        };
         let mut ready: Vec<_> = self.state.tasks.values().filter(ready).map(Record::claim_order).collect();
         ready.sort_unstable();
         ready.into_iter().map(|(_, _, id)| id).collect()

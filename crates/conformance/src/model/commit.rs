@@ -15,7 +15,7 @@ pub(super) struct Commit {
     pub(super) now: Timestamp,
     pub(super) audit: StreamName,
     actor: Option<String>,
-    /// Tasks that ended, whose dependents and parents are to be judged.
+    /// Tasks that ended or are gone, whose dependents and parents are to be judged.
     pub(super) ended: BTreeSet<TaskId>,
     /// Tasks that were cancelled with their children, and whether by force.
     pub(super) cancelled: BTreeMap<TaskId, bool>,
@@ -84,17 +84,19 @@ impl Commit {
         Created { task: self.task(id).clone(), created: false }
     }
 
-    /// A change that the caller can see: one event, one revision more. Whoever changes a task notices that
-    /// it is due.
+    /// A change of where a task stands: whose turn it is for its exclusive key is judged again.
     pub(super) fn note(&mut self, id: TaskId, kind: &str, data: Option<Value>) {
+        let key = self.task(id).exclusive_key.clone();
+        self.keys.extend(key);
+        self.tell(id, kind, data);
+    }
+
+    /// A change that the caller can see: one event, one revision more.
+    pub(super) fn tell(&mut self, id: TaskId, kind: &str, data: Option<Value>) {
         let now = self.now;
-        let record = self.record(id);
-        record.later &= record.task.run_at > now;
-        let task = &mut record.task;
+        let task = self.task(id);
         task.revision += 1;
         task.updated_at = now;
-        let key = task.exclusive_key.clone();
-        self.keys.extend(key);
         self.append(&StreamName::of_task(id), kind, data.map(|data| json_of(&data)));
     }
 

@@ -8,18 +8,23 @@ use super::commit::Commit;
 impl Commit {
     /// Everything that follows, in the order of ids.
     pub(super) fn derive(&mut self) {
+        self.judge_ended(); // TEMP F7
         for (id, force) in std::mem::take(&mut self.cancelled) {
             self.cancel_descendants(id, force);
         }
         for id in std::mem::take(&mut self.revived) {
             self.revive_dependents(id);
         }
+        self.judge_ended();
+        for key in std::mem::take(&mut self.keys) {
+            self.settle(&key);
+        }
+    }
+
+    fn judge_ended(&mut self) {
         while let Some(id) = self.ended.pop_first() {
             self.judge_dependents(id);
             self.judge_waiting_parent(id);
-        }
-        for key in std::mem::take(&mut self.keys) {
-            self.settle(&key);
         }
     }
 
@@ -44,11 +49,11 @@ impl Commit {
     fn judge_dependents(&mut self, id: TaskId) {
         let blocked = self.state.dependents(id).filter(|record| record.task.status == Status::Blocked);
         let blocked: Vec<_> = blocked.map(|record| record.task.id).collect();
-        let completed = self.state.status(id) == Some(Status::Completed);
+        let good = matches!(self.state.status(id), None | Some(Status::Completed));
         for dependent in blocked {
             let task = self.task(dependent);
             let (depends_on, run_at) = (task.depends_on.clone(), task.run_at);
-            if !completed {
+            if !good {
                 self.fail_for(dependent, id);
             } else if self.state.is_unblocked(&depends_on) {
                 self.pend(dependent, run_at);
@@ -58,7 +63,8 @@ impl Commit {
     }
 
     fn judge_waiting_parent(&mut self, id: TaskId) {
-        let Some(parent) = self.task(id).parent.and_then(|parent| self.state.tasks.get(&parent)) else { return };
+        let ended = self.state.tasks.get(&id);
+        let Some(parent) = ended.and_then(|ended| self.state.tasks.get(&ended.task.parent?)) else { return };
         let waits = parent.task.waiting_for.as_ref().is_some_and(|w| matches!(w.on, WaitFor::Children(_)));
         let parent = parent.task.id;
         if waits {

@@ -17,7 +17,13 @@ impl State {
         self.documents.get(&key).filter(|document| document.expires_at.is_none_or(|at| at > now))
     }
 
-    pub(super) fn judge_document(&self, kind: &str, name: &str, expect: Expect, now: Timestamp) -> Result<()> {
+    pub(super) fn judge_document(
+        &self,
+        kind: &str,
+        name: &str,
+        expect: Expect,
+        now: Timestamp,
+    ) -> Result<()> {
         let revision = self.document(kind, name, now).map(|document| document.revision);
         let good = match expect {
             Expect::Any => true,

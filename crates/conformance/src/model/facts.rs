@@ -52,14 +52,18 @@ fn facts_of(record: &dump::Record, now: Timestamp) -> Vec<(String, Value)> {
             json!({"open": row.open, "holder": row.holder, "nominee": row.nominee}),
         )),
         dump::Record::Stream(row) => Some((format!("stream {}", row.stream), json!(row.head))),
-        dump::Record::Event(event) => Some((format!("event {} {:06}", event.stream, event.seq), json!(event))),
-        dump::Record::Category(mark) => Some((format!("category {}", mark.category), json!(mark.trims.oldest()))),
+        dump::Record::Event(event) => {
+            Some((format!("event {} {:06}", event.stream, event.seq), json!(event)))
+        }
+        dump::Record::Category(mark) => {
+            Some((format!("category {}", mark.category), json!(mark.trims.oldest())))
+        }
         dump::Record::Group(row) => Some(group_fact(&json!(row.group), row.cursor.as_ref())),
         dump::Record::Delivery(row) => {
             let (stream, consumer) = (row.stream.clone(), row.consumer.clone());
-            let (delivery, token, out) = (row.delivery, row.token, row.out);
+            let (times, token, out) = (row.delivery, row.token, row.out);
             let (seq, visible_at, read_key) = (row.seq, row.visible_at, row.read_key.clone());
-            let delivery = Delivery { stream, seq, consumer, delivery, token, out, visible_at, read_key };
+            let delivery = Delivery { stream, seq, consumer, times, token, out, visible_at, read_key };
             Some(delivery_fact(&row.key, &delivery))
         }
         dump::Record::Document(document) => document_fact(document, now),
@@ -129,7 +133,7 @@ fn delivery_fact(key: &DeliveryKey, delivery: &Delivery) -> (String, Value) {
         "stream": delivery.stream,
         "seq": delivery.seq,
         "consumer": delivery.consumer,
-        "delivery": delivery.delivery,
+        "delivery": delivery.times,
         "token": delivery.token,
         "out": delivery.out,
         "visible_at": delivery.visible_at,

@@ -62,7 +62,7 @@ impl State {
             }
             Command::EntrySet(set) => self.judge_set(set, now),
             Command::LockAcquire(acquire) => self.judge_acquire(&acquire.key, now),
-            Command::LockRenew(renew) => self.judge_lock(&renew.key, renew.token, now),
+            Command::LockRenew(renew) => self.judge_renew(&renew.key, renew.token, now),
             Command::LockRelease(release) => self.judge_release(&release.key, release.token, now),
             _ => self.judge_task(command, now),
         }
@@ -72,7 +72,9 @@ impl State {
     fn judge_started(&self, command: &Command, started: &mut BTreeSet<String>) -> Result<()> {
         let Command::TaskStart(start) = command else { return Ok(()) };
         match self.record(start.id)?.task.exclusive_key.clone() {
-            Some(key) if !started.insert(key.clone()) => Err(Error::invalid("id", "its exclusive key is started twice")),
+            Some(key) if !started.insert(key.clone()) => {
+                Err(Error::invalid("id", "its exclusive key is started twice"))
+            }
             _ => Ok(()),
         }
     }

@@ -65,7 +65,9 @@ impl State {
     /// Refuses a cursor after which events were trimmed before the group read them.
     fn judge_cursor(&self, source: &Source, cursor: &Cursor, seen: usize) -> Result<()> {
         match (source, cursor) {
-            (Source::Category(category), Cursor::Position(position)) => self.judge_place(category, position, seen),
+            (Source::Category(category), Cursor::Position(position)) => {
+                self.judge_place(category, position, seen)
+            }
             (_, cursor) if *cursor < self.oldest(source) => Err(compacted(self.oldest(source))),
             _ => Ok(()),
         }
@@ -113,8 +115,12 @@ impl Commit {
         let cursor = match (&seek.to, &seek.source) {
             (SeekTo::Oldest, _) => None,
             (SeekTo::Latest, source) => Some(self.state.latest(source)),
-            (SeekTo::After(seq), Source::Stream(_)) => Some(Cursor::Seq(seq.parse().expect("a checked number"))),
-            (SeekTo::After(position), Source::Category(_)) => Some(Cursor::Position(Position(position.clone()))),
+            (SeekTo::After(seq), Source::Stream(_)) => {
+                Some(Cursor::Seq(seq.parse().expect("a checked number")))
+            }
+            (SeekTo::After(position), Source::Category(_)) => {
+                Some(Cursor::Position(Position(position.clone())))
+            }
         };
         self.state.deliveries.retain(|key, _| key.group != group);
         let plain = matches!(seek.to, SeekTo::After(_));
@@ -159,7 +165,7 @@ impl Commit {
         let out = self.state.deliveries_of(group).into_iter().filter(|(_, delivery)| own(delivery));
         let again = out.filter_map(|(_, delivery)| {
             let event = self.state.event(&delivery.stream, delivery.seq)?.clone();
-            Some(Delivered { event, delivery: delivery.delivery, delivery_token: delivery.token })
+            Some(Delivered { event, delivery: delivery.times, delivery_token: delivery.token })
         });
         let (again, first): (Vec<_>, Vec<_>) = again.partition(|delivered| delivered.delivery > 1);
         again.into_iter().chain(first).collect()
@@ -189,7 +195,7 @@ impl Commit {
             let event = self.state.event(&delivery.stream, delivery.seq).cloned();
             let from_dead = read.source.category() == DEAD_CATEGORY;
             match event {
-                Some(event) if from_dead || delivery.delivery < read.max_deliveries => {
+                Some(event) if from_dead || delivery.times < read.max_deliveries => {
                     delivered.push(self.deliver(group, read, event));
                 }
                 event => {
@@ -205,7 +211,7 @@ impl Commit {
 
     fn deliver(&mut self, group: &GroupKey, read: &GroupRead, event: Event) -> Delivered {
         let key = DeliveryKey { group: group.clone(), position: event.position.clone() };
-        let delivery = 1 + self.state.deliveries.get(&key).map_or(0, |before| before.delivery);
+        let delivery = 1 + self.state.deliveries.get(&key).map_or(0, |before| before.times);
         let known = self.state.groups.entry(group.clone()).or_default();
         known.token = Token::next(known.token, self.now);
         let delivery_token = known.token;
@@ -213,7 +219,7 @@ impl Commit {
             stream: event.stream.clone(),
             seq: event.seq,
             consumer: read.consumer.clone(),
-            delivery,
+            times: delivery,
             token: delivery_token,
             out: true,
             visible_at: self.now + read.visibility_seconds,
@@ -230,7 +236,7 @@ impl Commit {
         let event = event.map_or(place, |event| serde_json::to_value(event).unwrap_or(Value::Null));
         let data = json!({
             "reason": reason,
-            "delivery": delivery.delivery,
+            "delivery": delivery.times,
             "consumer": delivery.consumer,
             "event": event,
         });

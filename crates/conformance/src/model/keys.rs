@@ -1,7 +1,7 @@
 //! Exclusive keys: who holds one, and who is first in line.
 
-use statehold_core::{Status, Timestamp};
 use statehold_core::model::TaskId;
+use statehold_core::{Status, Timestamp};
 
 use super::commit::Commit;
 use super::state::{Record, State};
@@ -12,10 +12,12 @@ impl State {
         self.tasks.values().find(|record| record.has_key(key) && record.task.status == Status::Running)
     }
 
-    /// Who may be first in line, in claim order.
+    /// Who may be first in line, in claim order: those that were noticed as due.
     pub(super) fn line(&self, key: &str, now: Timestamp) -> Vec<TaskId> {
-        let goes = |queue: &str| !self.is_paused(queue);
-        let waits = |record: &&Record| record.has_key(key) && record.is_due(now) && goes(&record.task.queue);
+        let waits = |record: &&Record| {
+            let due = record.is_due(now) && !record.later;
+            record.has_key(key) && due && !self.is_paused(&record.task.queue)
+        };
         let mut line: Vec<_> = self.tasks.values().filter(waits).map(Record::claim_order).collect();
         line.sort_unstable();
         line.into_iter().map(|(_, _, id)| id).collect()
@@ -43,7 +45,6 @@ impl Commit {
             return;
         }
         if let Some(first) = kept.or(line.first().copied()) {
-            self.record(first).later = false;
             self.state.nominees.insert(key.to_owned(), first);
         }
     }

@@ -39,7 +39,13 @@ impl Commit {
         self.task(id).lease.as_ref().expect("it is leased").owner.clone()
     }
 
-    pub(super) fn start(&mut self, id: TaskId, owner: &str, length: Option<Seconds>, claim_key: Option<&str>) {
+    pub(super) fn start(
+        &mut self,
+        id: TaskId,
+        owner: &str,
+        length: Option<Seconds>,
+        claim_key: Option<&str>,
+    ) {
         let now = self.now;
         let record = self.record(id);
         record.last_token = Token::next(record.last_token, now);
@@ -73,7 +79,10 @@ impl Commit {
     /// Fails because of a dependency.
     pub(super) fn fail_for(&mut self, id: TaskId, dependency: TaskId) {
         let details = json_of(&json!({"task": dependency.to_string()}));
-        let error = TaskError { details: Some(details), ..TaskError::new("dependency", "a dependency did not complete") };
+        let error = TaskError {
+            details: Some(details),
+            ..TaskError::new("dependency", "a dependency did not complete")
+        };
         self.fail_now(id, error);
     }
 
@@ -185,6 +194,7 @@ impl Commit {
     /// Removes a task with its stream.
     pub(super) fn remove_task(&mut self, id: TaskId) {
         self.state.tasks.remove(&id);
+        self.ended.insert(id);
         let stream = StreamName::of_task(id);
         let last = self.state.streams.get(&stream).map_or(0, |stream| stream.last);
         self.trim_to(&stream, last);

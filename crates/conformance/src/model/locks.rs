@@ -36,9 +36,18 @@ impl State {
             return Err(fenced(None, None));
         };
         if state.token != token {
-            return Err(fenced(Some(holder.acquired_at), Some(&holder.owner)));
+            let owner = Some(holder.owner.as_str()).filter(|_| holder.expires_at > now);
+            return Err(fenced(Some(holder.acquired_at), owner));
         }
         if holder.expires_at <= now { Err(fenced(Some(holder.expires_at), None)) } else { Ok(()) }
+    }
+
+    /// Held with this token, not over, and not forgotten. TEMP F9
+    pub(super) fn judge_renew(&self, key: &str, token: Token, now: Timestamp) -> Result<()> {
+        match self.locks.get(key).filter(|state| state.forget_at > now) {
+            Some(_) => self.judge_lock(key, token, now),
+            None => Err(fenced(None, None)),
+        }
     }
 
     /// Held last with this token, also if that is over.
@@ -72,9 +81,11 @@ impl Commit {
 
     pub(super) fn release_lock(&mut self, key: &str) {
         let now = self.now;
-        let Some(state) = self.state.locks.get_mut(key).filter(|state| state.holder.is_some()) else { return };
-        state.holder = None;
-        state.forget_at = now + DAY;
+        let state = self.state.locks.get_mut(key).filter(|state| state.forget_at > now);
+        if let Some(state) = state.filter(|state| state.holder.is_some()) {
+            state.holder = None;
+            state.forget_at = now + DAY;
+        }
     }
 
     pub(super) fn force_release(&mut self, key: &str) -> LockFreed {

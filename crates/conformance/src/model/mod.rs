@@ -48,6 +48,9 @@ pub struct Model {
 
 impl Model {
     /// An empty namespace of a store whose replica has this name.
+    ///
+    /// # Panics
+    /// If the name cannot be part of a stream's.
     pub fn new(replica: &str) -> Self {
         let audit = StreamName::new(AUDIT_CATEGORY, replica).expect("a replica's name can name a stream");
         Self { audit, state: State::default() }
@@ -107,7 +110,7 @@ impl Model {
     }
 
     /// Tells the model how far a category was trimmed.
-    pub fn learn_mark(&mut self, category: &str, position: Position) {
+    pub fn learn_mark(&mut self, category: &str, position: &Position) {
         self.state.unknown_marks.remove(category);
         let unknown = self.state.trims.entry(category.to_owned()).or_default().iter_mut();
         unknown.filter(|mark| mark.0.is_empty()).for_each(|mark| *mark = position.clone());
@@ -133,7 +136,9 @@ impl Model {
     }
 
     fn stored(&self, prepared: &Prepared, now: Timestamp) -> Result<Option<Replies>> {
-        let Some(key) = answer_key(prepared).filter(|_| !prepared.repeats_by_nature()) else { return Ok(None) };
+        let Some(key) = answer_key(prepared).filter(|_| !prepared.repeats_by_nature()) else {
+            return Ok(None);
+        };
         let Some(answer) = self.state.answers.get(&key).filter(|answer| answer.expires_at > now) else {
             return Ok(None);
         };
@@ -145,7 +150,9 @@ impl Model {
 
     fn remember(&mut self, prepared: &Prepared, replies: &Replies, now: Timestamp) {
         let keyed = answer_key(prepared).zip(prepared.request().copied()).zip(prepared.batch().key.as_ref());
-        let Some(((key, request), batch_key)) = keyed.filter(|_| !prepared.repeats_by_nature()) else { return };
+        let Some(((key, request), batch_key)) = keyed.filter(|_| !prepared.repeats_by_nature()) else {
+            return;
+        };
         let replies = replies.replies.clone();
         self.state.answers.insert(key, Answer { request, replies, expires_at: now + batch_key.keep });
     }

@@ -3,10 +3,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use statehold_core::model::{
-    Document, Entry, Event, GroupInfo, Lock, Pending, Position, QueueInfo, Source, StreamInfo, StreamName, Task,
-    TaskId,
+    Document, Entry, Event, GroupInfo, Lock, Pending, Position, QueueInfo, Source, StreamInfo, StreamName,
+    Task, TaskId,
 };
-use statehold_core::query::{DocumentList, ReadFrom, StreamPage, StreamRead, TaskCounts, TaskList, TaskPlace};
+use statehold_core::query::{
+    DocumentList, ReadFrom, StreamPage, StreamRead, TaskCounts, TaskList, TaskPlace,
+};
 use statehold_core::{Error, Result, Seconds, Timestamp};
 
 use super::Model;
@@ -54,7 +56,12 @@ impl Model {
     /// ago.
     pub fn queue_list(&self, now: Timestamp) -> Vec<QueueInfo> {
         let with_tasks = self.state.tasks.values().map(|record| record.task.queue.clone());
-        let set = self.state.queues.iter().filter(|(_, queue)| queue.set == Some(true) /* TEMP F3 */).map(|(name, _)| name.clone());
+        let set = self
+            .state
+            .queues
+            .iter()
+            .filter(|(_, queue)| queue.set == Some(true) /* TEMP F3 */)
+            .map(|(name, _)| name.clone());
         let polled = self.polled_since(now - Seconds::new(300));
         let names: BTreeSet<_> = with_tasks.chain(set).chain(polled).collect();
         names.into_iter().map(|name| self.queue_info(name, now)).collect()
@@ -157,7 +164,7 @@ impl Model {
             seq: delivery.seq,
             position: key.position.clone(),
             consumer: delivery.consumer.clone(),
-            delivery: delivery.delivery,
+            delivery: delivery.times,
             visible_at: delivery.visible_at,
         });
         Ok(GroupInfo {

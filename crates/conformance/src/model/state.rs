@@ -5,7 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use statehold_core::command::{Reply, TaskCreate};
 use statehold_core::model::{Document, Entry, Event, Position, StreamName, Task, TaskId, Token};
-use statehold_core::row::{AnswerKey, Cursor, DeliveryKey, DocumentKey, GroupKey, Holder, RequestHash, Signal};
+use statehold_core::row::{
+    AnswerKey, Cursor, DeliveryKey, DocumentKey, GroupKey, Holder, RequestHash, Signal,
+};
 use statehold_core::{Error, Result, Seconds, Status, Timestamp};
 
 #[derive(Clone, Debug, Default)]
@@ -72,7 +74,7 @@ pub(super) struct Delivery {
     pub(super) stream: StreamName,
     pub(super) seq: u64,
     pub(super) consumer: String,
-    pub(super) delivery: u32,
+    pub(super) times: u32,
     pub(super) token: Token,
     pub(super) out: bool,
     pub(super) visible_at: Timestamp,

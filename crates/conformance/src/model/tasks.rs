@@ -2,7 +2,8 @@
 
 use serde_json::{Map, Value, json};
 use statehold_core::command::{
-    Command, Renewed, TaskAmend, TaskCancel, TaskComplete, TaskFail, TaskPark, TaskRenew, TaskStart, TaskSuspend,
+    Command, Renewed, TaskAmend, TaskCancel, TaskComplete, TaskFail, TaskPark, TaskRenew, TaskStart,
+    TaskSuspend,
 };
 use statehold_core::error::ErrorKind;
 use statehold_core::limits;
@@ -29,9 +30,8 @@ impl State {
             Command::TaskSignal(_) => judge_signal(record),
             Command::TaskCancel(_) => record.allow(open, Status::Cancelled),
             Command::TaskEvict(_) => record.allow(record.task.status == Status::Running, Status::Pending),
-            Command::TaskRetry(_) => {
-                record.allow(matches!(record.task.status, Status::Failed | Status::Cancelled), Status::Pending)
-            }
+            Command::TaskRetry(_) => record
+                .allow(matches!(record.task.status, Status::Failed | Status::Cancelled), Status::Pending),
             Command::TaskPromote(_) => record.allow(record.task.status == Status::Backlog, Status::Pending),
             Command::TaskPark(_) => {
                 record.allow(matches!(record.task.status, Status::Pending | Status::Blocked), Status::Backlog)
@@ -54,7 +54,11 @@ impl State {
         record.allow(!record.is_open(), record.task.status)?;
         let parent = record.task.parent.and_then(|id| self.tasks.get(&id));
         let needed = parent.into_iter().chain(self.dependents(record.task.id)).any(Record::is_open);
-        if needed { Err(Error::conflict(record.task.id, "its parent or a dependent is open")) } else { Ok(()) }
+        if needed {
+            Err(Error::conflict(record.task.id, "its parent or a dependent is open"))
+        } else {
+            Ok(())
+        }
     }
 }
 
@@ -87,7 +91,10 @@ pub(super) fn held(holder: Option<&Record>) -> Error {
 }
 
 pub(super) fn fenced(lost_at: Option<Timestamp>, owner: Option<&str>) -> Error {
-    Error::new(ErrorKind::Fenced { lost_at, owner: owner.map(str::to_owned) }, "the token is not the current one")
+    Error::new(
+        ErrorKind::Fenced { lost_at, owner: owner.map(str::to_owned) },
+        "the token is not the current one",
+    )
 }
 
 impl Record {
@@ -158,7 +165,9 @@ impl Commit {
     pub(super) fn transition(&mut self, command: &Command) -> Task {
         let id = task_of(command).expect("it is about a task");
         match command {
-            Command::TaskStart(TaskStart { owner, lease_seconds, .. }) => self.start(id, owner, *lease_seconds, None),
+            Command::TaskStart(TaskStart { owner, lease_seconds, .. }) => {
+                self.start(id, owner, *lease_seconds, None);
+            }
             Command::TaskComplete(complete) => self.complete(complete),
             Command::TaskFail(TaskFail { error, retry, .. }) => self.try_failed(id, error.clone(), *retry),
             Command::TaskRelease(release) => self.release(id, release.run_at.unwrap_or(self.now)),
@@ -236,7 +245,7 @@ impl Commit {
     fn signal(&mut self, id: TaskId, signal: Signal) {
         let name = signal.name.clone();
         self.record(id).signals.push(signal);
-        self.note(id, "task.signalled", Some(json!({"name": name})));
+        self.tell(id, "task.signalled", Some(json!({"name": name})));
         if self.task(id).waiting_for.as_ref().is_some_and(|waiting| waiting.on == WaitFor::Signal(name)) {
             self.resume_if_there(id);
         }
@@ -244,7 +253,8 @@ impl Commit {
 
     fn cancel(&mut self, cancel: &TaskCancel) {
         self.ask_to_stop(cancel.id, cancel.force);
-        if cancel.children {
+        if cancel.children && self.state.children(cancel.id).next().is_some() {
+            // TEMP F10
             self.cancelled.insert(cancel.id, cancel.force);
         }
     }
@@ -289,10 +299,8 @@ impl Commit {
         task.priority = amend.priority.unwrap_or(task.priority);
         task.rank = amend.rank.unwrap_or(task.rank);
         task.expires_at = amend.expires_at.or(task.expires_at);
-        if let Some(run_at) = amend.run_at {
-            task.run_at = run_at;
-            record.later = run_at > now;
-        }
+        task.run_at = amend.run_at.unwrap_or(task.run_at);
+        record.later = task.run_at > now; // TEMP F6: && (record.later || amend.run_at.is_some());
         self.note(amend.id, "task.amended", None);
     }
 
@@ -302,4 +310,3 @@ impl Commit {
         self.audit_purge(&[id], false);
     }
 }
-

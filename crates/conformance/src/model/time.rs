@@ -49,12 +49,12 @@ impl State {
 }
 
 impl Commit {
-    /// Judges one task by the clock, with all that follows. Answers whether something happened.
-    pub(super) fn judge_time(&mut self, id: TaskId) -> bool {
+    /// Judges one task by the clock. Answers whether something happened.
+    fn judge_time(&mut self, id: TaskId) -> bool {
         let now = self.now;
         let record = self.record(id);
         let expired = record.is_expired(now);
-        let changed = match record.task.status {
+        match record.task.status {
             Status::Running if record.attempt_deadline().is_some_and(|at| at <= now) => {
                 self.try_failed(id, TaskError::new("timeout", "the attempt took too long"), true);
                 true
@@ -75,9 +75,7 @@ impl Commit {
                 true
             }
             _ => false,
-        };
-        self.derive();
-        changed
+        }
     }
 
     fn judge_wait(&mut self, id: TaskId) -> bool {
@@ -101,6 +99,7 @@ impl Commit {
         let limit = sweep.limit as usize;
         (swept.timers, swept.more) = self.sweep_tasks(limit, |_| true, Record::timer);
         let (leases, more) = self.sweep_tasks(limit, |_| true, Record::lease_expiry);
+        self.derive();
         swept.leases = leases;
         swept.more |= more;
         for (count, sweep) in [
@@ -114,6 +113,7 @@ impl Commit {
             swept.more |= more;
         }
         swept.purged = self.retain_tasks(&sweep.retention);
+        self.derive();
         swept.trimmed = self.retain_streams(&sweep.retention);
         swept
     }
@@ -139,10 +139,13 @@ impl Commit {
     }
 
     fn retain_tasks(&mut self, retention: &Retention) -> u32 {
-        let mut old: Vec<_> = self.state.tasks.values().filter(|record| self.may_go(record, retention)).collect();
+        let mut old: Vec<_> =
+            self.state.tasks.values().filter(|record| self.may_go(record, retention)).collect();
         old.sort_by_key(|record| (record.task.finished_at, record.task.id));
         let old: Vec<_> = old.into_iter().map(|record| record.task.id).collect();
-        old.iter().for_each(|id| self.remove_task(*id));
+        for id in &old {
+            self.remove_task(*id);
+        }
         if !old.is_empty() {
             self.audit_purge(&old, true);
         }

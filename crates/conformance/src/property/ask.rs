@@ -8,7 +8,7 @@ use statehold_core::query::{
 use statehold_core::{Result, Seconds, Timestamp};
 
 use super::ops::{Filter, From, ListOp, Place, Query};
-use super::resolve::{CATEGORIES, Resolver, document, group, named, owner, queue, source};
+use super::resolve::{CATEGORIES, document, group, named, owner, queue, source};
 use super::run::{Run, Verdict, refusal};
 
 /// An answer in a comparable form; the argument tells the good one.
@@ -47,14 +47,11 @@ fn plain(page: CategoryPage) -> CategoryPage {
 }
 
 impl Run<'_> {
-    fn resolver(&mut self) -> Resolver<'_> {
-        let now = self.now();
-        Resolver { seen: &mut self.seen, model: &self.model, now, namespace: &self.namespace }
-    }
-
     pub(crate) async fn ask(&mut self, query: &Query) -> Verdict {
         match query {
-            Query::Tasks(_) | Query::List(_) | Query::NextPage | Query::Count(_) => self.ask_tasks(query).await,
+            Query::Tasks(_) | Query::List(_) | Query::NextPage | Query::Count(_) => {
+                self.ask_tasks(query).await
+            }
             Query::Stream { .. } | Query::Category { .. } | Query::Streams { .. } | Query::Group { .. } => {
                 self.ask_streams(query).await
             }
@@ -103,7 +100,8 @@ impl Run<'_> {
 
     /// One page, which may be asked to go on later.
     async fn ask_page(&mut self, list: TaskList, after: Option<statehold_core::query::TaskPlace>) -> Verdict {
-        let answered = self.backend.task_list(&self.namespace, &list).await.map_err(|error| error.to_string())?;
+        let answered =
+            self.backend.task_list(&self.namespace, &list).await.map_err(|error| error.to_string())?;
         let mut expected = self.model.task_list(&list, after);
         let more = expected.len() > list.limit as usize;
         expected.truncate(list.limit as usize);
@@ -227,9 +225,9 @@ impl Run<'_> {
         let mut events = self.model.category_read(&read.category, after.as_ref(), seen)?;
         events.truncate(limit);
         let least = if limit == 0 { newest.clone() } else { Position::default() };
-        let own = answered.map(|page| page.cursor.position.clone()).filter(|cursor| *cursor >= least);
-        let last = events.last().map(|event| event.position.clone());
-        Ok(CategoryPage { events, cursor: last.or(after).or(own).unwrap_or(least).into() })
+        let chosen = answered.map(|page| page.cursor.position.clone()).filter(|cursor| *cursor >= least);
+        let given = events.last().map(|event| event.position.clone());
+        Ok(CategoryPage { events, cursor: given.or(after).or(chosen).unwrap_or(least).into() })
     }
 
     async fn ask_values(&mut self, query: &Query) -> Verdict {
@@ -280,7 +278,8 @@ impl Run<'_> {
 
     async fn ask_queues(&mut self) -> Verdict {
         let now = self.now();
-        let mut answered = self.backend.queue_list(&self.namespace).await.map_err(|error| error.to_string())?;
+        let mut answered =
+            self.backend.queue_list(&self.namespace).await.map_err(|error| error.to_string())?;
         for queue in &mut answered {
             self.judge_pollers(queue, now)?;
             queue.pollers.clear();
@@ -304,15 +303,19 @@ impl Run<'_> {
         let ten = Seconds::new(10);
         let polls = self.model.polls(&queue.queue);
         for poller in &queue.pollers {
-            let near = polls.get(&poller.owner).is_some_and(|at| poller.at + ten >= *at && *at + ten >= poller.at);
+            let near =
+                polls.get(&poller.owner).is_some_and(|at| poller.at + ten >= *at && *at + ten >= poller.at);
             if !near {
-                return Err(format!("{} is said to have polled {} at {}", poller.owner, queue.queue, poller.at));
+                return Err(format!(
+                    "{} is said to have polled {} at {}",
+                    poller.owner, queue.queue, poller.at
+                ));
             }
         }
         let late = now - Seconds::new(280);
-        let missing = polls.iter().find(|(owner, at)| {
-            **at > late && queue.pollers.iter().all(|poller| poller.owner != **owner)
-        });
+        let missing = polls
+            .iter()
+            .find(|(owner, at)| **at > late && queue.pollers.iter().all(|poller| poller.owner != **owner));
         match missing {
             Some((owner, at)) => Err(format!("{owner} polled {} at {at}, and is not listed", queue.queue)),
             None => Ok(()),

@@ -171,7 +171,11 @@ impl New {
 /// Tells only what is special.
 impl fmt::Debug for New {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "New {{ slot: {}, id: {:?}, queue: {}, shape: {}", self.slot, self.id, self.queue, self.shape)?;
+        write!(
+            f,
+            "New {{ slot: {}, id: {:?}, queue: {}, shape: {}",
+            self.slot, self.id, self.queue, self.shape
+        )?;
         let special = [
             ("parent", self.parent.map(|which| format!("{which:?}"))),
             ("child_key", self.child_key.map(|key| key.to_string())),
@@ -233,10 +237,10 @@ pub(crate) enum To {
 /// What a document must be.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Must {
-    BeAny,
-    BeAbsent,
-    /// Be at the current revision, plus this.
-    BeAt(u64),
+    Any,
+    Absent,
+    /// At the current revision, plus this.
+    At(u64),
 }
 
 /// One command.
@@ -244,37 +248,148 @@ pub(crate) enum Must {
 pub(crate) enum Act {
     Create(New),
     /// The nth last create once more, with the same request.
-    CreateAgain { nth: u8, returns: bool },
-    Start { task: Which, owner: u8, lease: Option<u64> },
-    Renew { task: Which, token: Tok, lease: Option<u64>, progress: bool },
-    Complete { task: Which, token: Tok, output: bool },
-    Fail { task: Which, token: Tok, retry: bool },
-    Release { task: Which, token: Tok, run_in: Option<i64> },
-    Suspend { task: Which, token: Tok, wait: Wait, timeout: Option<u64>, fails: bool },
-    Signal { task: Which, name: u8 },
-    Cancel { task: Which, force: bool, children: bool },
-    Evict { task: Which },
-    Retry { task: Which, deep: bool },
-    Promote { task: Which },
-    Park { task: Which, rank: Option<i64> },
-    Amend { task: Which, revision: Option<u64>, shape: u8, run_in: Option<i64>, expires_in: Option<i64> },
-    Purge { task: Which },
-    Pause { queue: u8, paused: bool },
-    Append { stream: Str, events: u8, head: Option<Head> },
-    Trim { stream: Str, to: Cut },
-    PurgeStream { stream: Str },
-    Ack { group: u8, source: Src, token: Tok, count: u8 },
-    Nack { group: u8, source: Src, token: Tok, count: u8, delay: Option<u64> },
-    Seek { group: u8, source: Src, to: To },
-    Put { document: u8, must: Must, ttl: Option<u64>, binary: bool },
-    Delete { document: u8, must: Must },
-    SetEntry { entry: u8, ttl: u64, if_absent: bool },
-    TakeEntry { entry: u8 },
-    DeleteEntry { entry: u8 },
-    Acquire { lock: u8, owner: u8, ttl: u64 },
-    RenewLock { lock: u8, token: Tok, ttl: u64 },
-    ReleaseLock { lock: u8, token: Tok },
-    ForceRelease { lock: u8 },
+    CreateAgain {
+        nth: u8,
+        returns: bool,
+    },
+    Start {
+        task: Which,
+        owner: u8,
+        lease: Option<u64>,
+    },
+    Renew {
+        task: Which,
+        token: Tok,
+        lease: Option<u64>,
+        progress: bool,
+    },
+    Complete {
+        task: Which,
+        token: Tok,
+        output: bool,
+    },
+    Fail {
+        task: Which,
+        token: Tok,
+        retry: bool,
+    },
+    Release {
+        task: Which,
+        token: Tok,
+        run_in: Option<i64>,
+    },
+    Suspend {
+        task: Which,
+        token: Tok,
+        wait: Wait,
+        timeout: Option<u64>,
+        fails: bool,
+    },
+    Signal {
+        task: Which,
+        name: u8,
+    },
+    Cancel {
+        task: Which,
+        force: bool,
+        children: bool,
+    },
+    Evict {
+        task: Which,
+    },
+    Retry {
+        task: Which,
+        deep: bool,
+    },
+    Promote {
+        task: Which,
+    },
+    Park {
+        task: Which,
+        rank: Option<i64>,
+    },
+    Amend {
+        task: Which,
+        revision: Option<u64>,
+        shape: u8,
+        run_in: Option<i64>,
+        expires_in: Option<i64>,
+    },
+    Purge {
+        task: Which,
+    },
+    Pause {
+        queue: u8,
+        paused: bool,
+    },
+    Append {
+        stream: Str,
+        events: u8,
+        head: Option<Head>,
+    },
+    Trim {
+        stream: Str,
+        to: Cut,
+    },
+    PurgeStream {
+        stream: Str,
+    },
+    Ack {
+        group: u8,
+        source: Src,
+        token: Tok,
+        count: u8,
+    },
+    Nack {
+        group: u8,
+        source: Src,
+        token: Tok,
+        count: u8,
+        delay: Option<u64>,
+    },
+    Seek {
+        group: u8,
+        source: Src,
+        to: To,
+    },
+    Put {
+        document: u8,
+        must: Must,
+        ttl: Option<u64>,
+        binary: bool,
+    },
+    Delete {
+        document: u8,
+        must: Must,
+    },
+    SetEntry {
+        entry: u8,
+        ttl: u64,
+        if_absent: bool,
+    },
+    TakeEntry {
+        entry: u8,
+    },
+    DeleteEntry {
+        entry: u8,
+    },
+    Acquire {
+        lock: u8,
+        owner: u8,
+        ttl: u64,
+    },
+    RenewLock {
+        lock: u8,
+        token: Tok,
+        ttl: u64,
+    },
+    ReleaseLock {
+        lock: u8,
+        token: Tok,
+    },
+    ForceRelease {
+        lock: u8,
+    },
 }
 
 /// One question.
@@ -285,16 +400,40 @@ pub(crate) enum Query {
     /// The next page of the last list of tasks that had one.
     NextPage,
     Count(Option<u8>),
-    Stream { stream: Str, from: From, limit: u32 },
-    Category { category: u8, from: Place, limit: u32 },
-    Streams { tasks: bool, limit: u32 },
-    Group { group: u8, source: Src },
+    Stream {
+        stream: Str,
+        from: From,
+        limit: u32,
+    },
+    Category {
+        category: u8,
+        from: Place,
+        limit: u32,
+    },
+    Streams {
+        tasks: bool,
+        limit: u32,
+    },
+    Group {
+        group: u8,
+        source: Src,
+    },
     Document(u8),
-    Documents { kind: u8, prefix: bool, label: bool, descending: bool, limit: u32 },
+    Documents {
+        kind: u8,
+        prefix: bool,
+        label: bool,
+        descending: bool,
+        limit: u32,
+    },
     Entry(u8),
-    Entries { limit: u32 },
+    Entries {
+        limit: u32,
+    },
     Lock(u8),
-    Locks { limit: u32 },
+    Locks {
+        limit: u32,
+    },
     Queues,
 }
 
@@ -344,7 +483,13 @@ pub(crate) enum Filter {
     Idempotency(u8),
     Exclusive(u8),
     /// Created in the last seconds, or before.
-    Created { seconds: u64, before: bool },
+    Created {
+        seconds: u64,
+        before: bool,
+    },
     /// Heard of in the last seconds, or before.
-    Heartbeat { seconds: u64, before: bool },
+    Heartbeat {
+        seconds: u64,
+        before: bool,
+    },
 }

@@ -5,13 +5,14 @@ use std::collections::BTreeMap;
 use statehold_core::batch::{Batch, BatchKey, Fence, Prepared};
 use statehold_core::call::{Claim, GroupRead, Sweep};
 use statehold_core::command::{
-    Command, DocumentDelete, DocumentPut, EntryDelete, EntrySet, EntryTake, Expect, GroupAck, GroupNack, GroupSeek,
-    LockAcquire, LockForceRelease, LockRelease, LockRenew, NewEvent, OnBusy, OnDuplicate, QueueSet, SeekTo,
-    StreamAppend, StreamPurge, StreamTrim, TaskAmend, TaskCancel, TaskComplete, TaskCreate, TaskEvict, TaskFail,
-    TaskPark, TaskPromote, TaskPurge, TaskRelease, TaskRenew, TaskRetry, TaskSignal, TaskStart, TaskSuspend, TrimTo,
+    Command, DocumentDelete, DocumentPut, EntryDelete, EntrySet, EntryTake, Expect, GroupAck, GroupNack,
+    GroupSeek, LockAcquire, LockForceRelease, LockRelease, LockRenew, NewEvent, OnBusy, OnDuplicate,
+    QueueSet, SeekTo, StreamAppend, StreamPurge, StreamTrim, TaskAmend, TaskCancel, TaskComplete, TaskCreate,
+    TaskEvict, TaskFail, TaskPark, TaskPromote, TaskPurge, TaskRelease, TaskRenew, TaskRetry, TaskSignal,
+    TaskStart, TaskSuspend, TrimTo,
 };
 use statehold_core::model::{
-    Backoff, Children, Content, OnTimeout, Source, StreamName, TaskError, TaskId, WaitFor,
+    Backoff, Children, Content, OnTimeout, Source, StreamName, Task, TaskError, TaskId, WaitFor,
 };
 use statehold_core::policy::{Retention, StreamRetention};
 use statehold_core::query::{ReadFrom, StreamRead};
@@ -124,7 +125,9 @@ impl Resolver<'_> {
                 let lock = self.held(n)?;
                 Fence::Lock { token: self.seen.lock(&lock, token), lock }
             }
-            FenceOp::Delivery { group: n, source: from, .. } if !self.seen.has_out(&group(n), &source(from)) => {
+            FenceOp::Delivery { group: n, source: from, .. }
+                if !self.seen.has_out(&group(n), &source(from)) =>
+            {
                 return None;
             }
             FenceOp::Delivery { group: n, source: from, token } => {
@@ -193,7 +196,9 @@ impl Resolver<'_> {
             Act::Create(new) => self.create(new).into(),
             Act::CreateAgain { nth, returns } => {
                 let on_duplicate = returns.then_some(OnDuplicate::Return);
-                TaskCreate { on_duplicate, ..self.seen.create(*nth)? }.into()
+                let again = self.seen.create(*nth)?;
+                let id = again.id.filter(|id| !self.is_orphaned(*id));
+                TaskCreate { id, on_duplicate, ..again }.into()
             }
             _ => self
                 .leased(act)
@@ -202,6 +207,14 @@ impl Resolver<'_> {
                 .or_else(|| self.on_group(act))
                 .or_else(|| self.on_value(act))?,
         })
+    }
+
+    /// Whether the task is gone and another one still names it. What a new task of this id would be to the
+    /// other one is not said.
+    pub(crate) fn is_orphaned(&self, id: TaskId) -> bool {
+        let tasks = self.model.statuses().into_iter().filter_map(|(id, _)| self.model.task(id));
+        let named = |task: Task| task.parent == Some(id) || task.depends_on.contains(&id);
+        self.model.task(id).is_none() && tasks.into_iter().any(named)
     }
 
     fn create(&mut self, new: &New) -> TaskCreate {
@@ -277,7 +290,8 @@ impl Resolver<'_> {
                     Wait::Until(offset) => WaitFor::Until(self.after(offset)),
                 };
                 let on_timeout = if fails { OnTimeout::Fail } else { OnTimeout::Resume };
-                TaskSuspend { id, token, waiting_for, timeout_seconds: timeout.map(seconds), on_timeout }.into()
+                TaskSuspend { id, token, waiting_for, timeout_seconds: timeout.map(seconds), on_timeout }
+                    .into()
             }
             _ => return None,
         })
@@ -292,7 +306,9 @@ impl Resolver<'_> {
                 let data = (name == 0).then(|| json(&format!(r#"{{"at":"{}"}}"#, self.now)));
                 TaskSignal { id: self.task(task), name: format!("signal-{name}"), data }.into()
             }
-            Act::Cancel { task, force, children } => TaskCancel { id: self.task(task), force, children }.into(),
+            Act::Cancel { task, force, children } => {
+                TaskCancel { id: self.task(task), force, children }.into()
+            }
             Act::Evict { task } => TaskEvict { id: self.task(task) }.into(),
             Act::Retry { task, deep } => TaskRetry { id: self.task(task), with_dependents: deep }.into(),
             Act::Promote { task } => TaskPromote { id: self.task(task) }.into(),
@@ -378,9 +394,7 @@ impl Resolver<'_> {
             To::Nth(n) => Some(u64::from(n)),
         };
         match source {
-            Source::Stream(stream) => {
-                SeekTo::After(n.map_or(0, |n| n % (self.head(stream) + 1)).to_string())
-            }
+            Source::Stream(stream) => SeekTo::After(n.map_or(0, |n| n % (self.head(stream) + 1)).to_string()),
             Source::Category(category) => {
                 let positions = self.seen.positions(category);
                 let nth = n.and_then(|n| positions.get(usize::try_from(n).ok()? % positions.len().max(1)));
@@ -406,7 +420,8 @@ impl Resolver<'_> {
             Act::TakeEntry { entry } => EntryTake { key: named("entry", *entry) }.into(),
             Act::DeleteEntry { entry } => EntryDelete { key: named("entry", *entry) }.into(),
             Act::Acquire { lock, owner: n, ttl: length } => {
-                LockAcquire { ttl_seconds: ttl(length), ..LockAcquire::new(named("lock", *lock), owner(*n)) }.into()
+                LockAcquire { ttl_seconds: ttl(length), ..LockAcquire::new(named("lock", *lock), owner(*n)) }
+                    .into()
             }
             Act::RenewLock { lock, token, ttl: length } => {
                 let key = self.held(*lock).unwrap_or_else(|| named("lock", *lock));
@@ -442,10 +457,10 @@ impl Resolver<'_> {
         let (kind, name) = document(n);
         let revision = self.model.document(kind, name, self.now).map_or(0, |document| document.revision);
         match must {
-            Must::BeAny => Expect::Any,
-            Must::BeAbsent => Expect::Absent,
-            Must::BeAt(0) if revision == 0 => Expect::Absent,
-            Must::BeAt(plus) => Expect::Revision(revision + plus),
+            Must::Any => Expect::Any,
+            Must::Absent => Expect::Absent,
+            Must::At(0) if revision == 0 => Expect::Absent,
+            Must::At(plus) => Expect::Revision(revision + plus),
         }
     }
 }
@@ -487,4 +502,3 @@ pub(crate) fn sweep(namespace: &str, limit: u32, keep: Option<Keep>) -> Sweep {
     }
     Sweep { limit, retention, ..Sweep::new(namespace) }
 }
-

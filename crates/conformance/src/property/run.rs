@@ -7,6 +7,7 @@ use futures_util::TryStreamExt as _;
 use serde_json::{Value, json};
 use statehold_core::batch::{Batch, Prepared};
 use statehold_core::call::{Sweep, Swept};
+use statehold_core::command::{Command, TaskCreate};
 use statehold_core::dump::Record;
 use statehold_core::model::{Event, Position, StreamName, TaskId};
 use statehold_core::query::{CategoryCursor, CategoryFrom, CategoryRead, TaskList, TaskPlace};
@@ -82,12 +83,20 @@ impl<'a> Run<'a> {
                 let sweep = resolve::sweep(&self.namespace, *limit, *retention);
                 self.sweep(sweep).await?;
             }
-            Op::Step(micros) => return self.step(*micros),
+            Op::Step(micros) => {
+                self.step(*micros);
+                return Ok(());
+            }
             Op::Ask(query) => return self.ask(query).await,
         }
         self.learn().await?;
         self.coverage.nominees(&nominees, &self.model.nominees());
         Ok(())
+    }
+
+    pub(crate) fn resolver(&mut self) -> Resolver<'_> {
+        let now = self.now();
+        Resolver { seen: &mut self.seen, model: &self.model, now, namespace: &self.namespace }
     }
 
     pub(crate) fn now(&self) -> Timestamp {
@@ -103,28 +112,42 @@ impl<'a> Run<'a> {
         if backend == model {
             return Ok(());
         }
-        Err(format!("they disagree about {request}\n  backend: {}\n  model:   {}{}", brief(&backend), brief(&model), difference(&backend, &model)))
+        Err(format!(
+            "they disagree about {request}\n  backend: {}\n  model:   {}{}",
+            brief(&backend),
+            brief(&model),
+            difference(&backend, &model)
+        ))
     }
 
-    fn step(&mut self, micros: i64) -> Verdict {
+    fn step(&mut self, micros: i64) {
         self.trace.push(format!("at {}: the clock moves by {micros} µs", self.now()));
         let by = Seconds::from_micros(micros.unsigned_abs());
-        if micros < 0 { self.clock.rewind(by) } else { self.clock.advance(by) }
+        if micros < 0 {
+            self.clock.rewind(by);
+        } else {
+            self.clock.advance(by);
+        }
         self.rewound |= micros < -10_000_000;
-        Ok(())
     }
 
     async fn batch(&mut self, op: &BatchOp) -> Verdict {
-        let now = self.now();
-        let (seen, model, namespace) = (&mut self.seen, &self.model, self.namespace.as_str());
-        let resolved = Resolver { seen, model, now, namespace }.batch(op);
-        let Some((batch, prepared)) = resolved else { return Ok(()) };
+        let Some((batch, prepared)) = self.resolver().batch(op) else { return Ok(()) };
         self.seen.sent(&batch);
         self.apply(&batch, prepared).await
     }
 
     async fn repeat(&mut self, nth: u8) -> Verdict {
         let Some(batch) = self.seen.batch(nth) else { return Ok(()) };
+        let resolver = self.resolver();
+        let orphaned = |create: &TaskCreate| create.id.is_some_and(|id| resolver.is_orphaned(id));
+        if batch
+            .commands
+            .iter()
+            .any(|command| matches!(command, Command::TaskCreate(create) if orphaned(create)))
+        {
+            return Ok(());
+        }
         let prepared = batch.clone().prepare().map_err(|error| error.to_string())?;
         self.apply(&batch, prepared).await
     }
@@ -148,11 +171,12 @@ impl<'a> Run<'a> {
 
     /// Puts tasks that got their id here into slots, so that later operations find them.
     fn notice_generated(&mut self, batch: &Batch, prepared: &Prepared) {
-        use statehold_core::command::Command;
         for (sent, made) in batch.commands.iter().zip(&prepared.batch().commands) {
             if let (Command::TaskCreate(sent), Command::TaskCreate(made)) = (sent, made) {
                 let new = made.id.filter(|id| sent.id.is_none() && self.model.task(*id).is_some());
-                new.into_iter().for_each(|id| self.seen.generated(id));
+                if let Some(id) = new {
+                    self.seen.generated(id);
+                }
             }
         }
     }
@@ -200,7 +224,9 @@ impl<'a> Run<'a> {
         let gone = (0..super::seen::SLOTS).map(|slot| self.seen.slot(slot));
         let gone: Vec<_> = gone.filter(|id| before.iter().all(|(known, _)| known != id)).collect();
         if expected.purged > 0 {
-            gone.into_iter().for_each(|id| self.seen.gone(id));
+            for id in gone {
+                self.seen.gone(id);
+            }
         }
         let expected = Swept { more: more(&answered, &expected, sweep.limit), ..expected };
         self.agree(&format!("sweep {}", json!(sweep)), json!(answered), json!(expected))
@@ -231,7 +257,11 @@ impl<'a> Run<'a> {
             let expected = self.model.category_read(category, None, 0).map_err(|error| error.to_string())?;
             let places = |events: &[Event]| events.iter().map(place_of).collect::<Vec<_>>();
             if places(&all) != places(&expected) {
-                return Err(format!("category {category} has {:?} and not {:?}", places(&all), places(&expected)));
+                return Err(format!(
+                    "category {category} has {:?} and not {:?}",
+                    places(&all),
+                    places(&expected)
+                ));
             }
         }
         self.learn_marks().await
@@ -252,7 +282,7 @@ impl<'a> Run<'a> {
             }
         }
         let mut last = BTreeMap::new();
-        for pair in all.windows(2).filter(|pair| pair[0].position >= pair[1].position) {
+        if let Some(pair) = all.windows(2).find(|pair| pair[0].position >= pair[1].position) {
             return Err(format!("position {} comes before {}", pair[0].position, pair[1].position));
         }
         for event in &all {
@@ -279,11 +309,11 @@ impl<'a> Run<'a> {
             };
             let ErrorKind::Compacted { oldest } = error.kind() else { return Err(error.to_string()) };
             let mark = Position(oldest.clone());
-            if self.newest.get(&category).is_some_and(|newest| mark <= *newest) {
+            if self.model.mark(&category).is_some_and(|known| mark <= known) {
                 return Err(format!("category {category} was trimmed further than {oldest}"));
             }
             self.told_position(&category, mark.clone());
-            self.model.learn_mark(&category, mark);
+            self.model.learn_mark(&category, &mark);
         }
         Ok(())
     }
@@ -297,7 +327,9 @@ impl<'a> Run<'a> {
             if backend != model {
                 let (backend, model) = (json!(backend), json!(model));
                 let difference = difference(&backend, &model);
-                return Err(format!("the dump differs in {name}\n  backend: {backend}\n  model:   {model}{difference}"));
+                return Err(format!(
+                    "the dump differs in {name}\n  backend: {backend}\n  model:   {model}{difference}"
+                ));
             }
         }
         self.copy(records, other).await
@@ -313,7 +345,9 @@ impl<'a> Run<'a> {
         }
         let copied = dump(other, &namespace).await?;
         match records.iter().zip(&copied).find(|(one, two)| one != two) {
-            Some((one, two)) => Err(format!("the copy differs\n  dumped: {}\n  copied: {}", json!(one), json!(two))),
+            Some((one, two)) => {
+                Err(format!("the copy differs\n  dumped: {}\n  copied: {}", json!(one), json!(two)))
+            }
             None if records.len() != copied.len() => Err("the copy has another number of records".into()),
             None => Ok(()),
         }
@@ -332,7 +366,8 @@ async fn dump(backend: &dyn Backend, namespace: &str) -> Verdict<Vec<Record>> {
 /// What a sweep may say about more: if a limit was just reached, either.
 fn more(answered: &Swept, expected: &Swept, limit: u32) -> bool {
     let counts = [expected.leases, expected.timers, expected.documents, expected.entries, expected.locks];
-    let reached = counts.into_iter().chain([expected.answers, expected.purged, expected.trimmed]).any(|n| n == limit);
+    let reached =
+        counts.into_iter().chain([expected.answers, expected.purged, expected.trimmed]).any(|n| n == limit);
     if reached { expected.more || answered.more } else { expected.more }
 }
 
@@ -365,7 +400,7 @@ fn brief(value: &Value) -> Value {
 fn difference(backend: &Value, model: &Value) -> String {
     let mut found = Vec::new();
     differ("", backend, model, &mut found);
-    found.iter().map(|line| format!("\n  differs{line}")).collect()
+    found.concat()
 }
 
 fn differ(path: &str, backend: &Value, model: &Value, found: &mut Vec<String>) {
@@ -373,7 +408,8 @@ fn differ(path: &str, backend: &Value, model: &Value, found: &mut Vec<String>) {
         (Value::Object(one), Value::Object(two)) => {
             let names: std::collections::BTreeSet<_> = one.keys().chain(two.keys()).collect();
             for name in names {
-                let (one, two) = (one.get(name).unwrap_or(&Value::Null), two.get(name).unwrap_or(&Value::Null));
+                let (one, two) =
+                    (one.get(name).unwrap_or(&Value::Null), two.get(name).unwrap_or(&Value::Null));
                 differ(&format!("{path}.{name}"), one, two, found);
             }
         }
@@ -381,7 +417,9 @@ fn differ(path: &str, backend: &Value, model: &Value, found: &mut Vec<String>) {
             let pairs = one.iter().zip(two).enumerate();
             pairs.for_each(|(index, (one, two))| differ(&format!("{path}[{index}]"), one, two, found));
         }
-        _ if backend != model => found.push(format!(" at {path}: backend {backend}, model {model}")),
+        _ if backend != model => {
+            found.push(format!("\n  differs at {path}: backend {backend}, model {model}"))
+        }
         _ => {}
     }
 }

@@ -99,7 +99,9 @@ impl Seen {
         let from = if matches!(token, Tok::Stale) { &self.spent } else { &self.out };
         let mut found: Vec<DeliveryRef> = Vec::new();
         for delivery in from.get(&key).into_iter().flatten().rev() {
-            if found.len() < usize::from(count) && found.iter().all(|other| other.position != delivery.position) {
+            if found.len() < usize::from(count)
+                && found.iter().all(|other| other.position != delivery.position)
+            {
                 found.push(delivery.clone());
             }
         }

@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use crate::clock::Seconds;
 use crate::limits::{self, Check};
 use crate::model::{Position, Source, Token};
+use crate::query::CategoryCursor;
 
 /// One delivery with its proof.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -139,8 +140,15 @@ impl GroupNack {
 impl GroupSeek {
     pub(super) fn check(&self, check: &mut Check) {
         check_group(check, &self.group, &self.source);
-        if let (SeekTo::After(cursor), Source::Stream(_)) = (&self.to, &self.source) {
-            check.that(cursor.parse::<u64>().is_ok(), "to.after", || "must be a sequence number".into());
+        let SeekTo::After(cursor) = &self.to else { return };
+        match &self.source {
+            Source::Stream(_) => {
+                check.that(cursor.parse::<u64>().is_ok(), "to.after", || "must be a sequence number".into());
+            }
+            Source::Category(_) => {
+                let position = CategoryCursor::from(cursor.clone()).position;
+                check.that(position.is_plausible(), "to.after", || "is not a cursor of a category".into());
+            }
         }
     }
 }

@@ -107,7 +107,7 @@ impl From<StreamName> for String {
     }
 }
 
-/// Where an event stands in its category. Opaque to callers; its bytes compare in order.
+/// Where an event stands in its category: hexadecimal text, opaque to callers, whose bytes compare in order.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Position(pub String);
@@ -116,6 +116,11 @@ impl Position {
     /// A position from a number, for stores that count.
     pub fn from_number(number: u64) -> Self {
         Self(format!("{number:016x}"))
+    }
+
+    /// Whether it can be one that a store gave; the empty one stands before everything.
+    pub fn is_plausible(&self) -> bool {
+        self.0.len() <= limits::NAME && self.0.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
     }
 
     /// The number at its front: the one that [`from_number`](Self::from_number) was given, or of another

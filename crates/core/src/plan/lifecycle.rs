@@ -172,7 +172,7 @@ fn end(tx: &mut Tx<'_>, row: &mut TaskRow, status: Status) -> Planned<()> {
 pub(super) fn count_child(tx: &mut Tx<'_>, parent: TaskId, count: impl FnOnce(u32) -> u32) -> Planned<()> {
     let Some(row) = tx.get::<TaskRow>(&parent)? else { return Ok(()) };
     let open_children = count(row.open_children);
-    if open_children == 0 && waits_for_children(&row) {
+    if waits_for_children(&row) {
         tx.agenda.parents.insert(parent);
     }
     tx.put(TaskRow { open_children, ..TaskRow::clone(&row) });
