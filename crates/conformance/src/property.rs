@@ -1,13 +1,15 @@
 //! The property test: random requests, on a backend and on the naive [`crate::model`], must be answered the
 //! same. What differs is shrunk to the shortest sequence that still does.
 //!
-//! - `ops.rs` says what an operation is, `generate.rs` how often it comes, `resolve.rs` and `seen.rs` what it
-//!   means at the time it is run.
+//! - `ops.rs` says what an operation is, `generate.rs` how often it comes; `resolve.rs`, `instead.rs`, `names.rs`
+//!   and `seen.rs` say what it means at the time it is run.
 //! - `run.rs` and `ask.rs` run it on both sides and compare; `coverage.rs` makes sure that it did something.
 
 mod ask;
 mod coverage;
 mod generate;
+mod instead;
+mod names;
 mod ops;
 mod resolve;
 mod run;

@@ -30,6 +30,7 @@ pub(super) const CASES: &[Case] = cases![
     tokens_grow_when_the_clock_goes_back,
     a_free_lock_is_remembered_for_24_hours,
     a_held_lock_is_never_forgotten,
+    a_lock_is_forgotten_a_day_after_its_end_swept_or_not,
     a_forgotten_lock_still_gives_larger_tokens,
     locks_are_listed_while_they_are_held,
     locks_are_listed_page_by_page,
@@ -273,6 +274,17 @@ async fn a_held_lock_is_never_forgotten(store: Store) {
     assert_eq!(store.sweep().await.locks, 0);
     assert_eq!(get(&store).await.expect("held").token, token);
     refused(store.run(LockAcquire::new("long", "b")).await, "held");
+}
+
+async fn a_lock_is_forgotten_a_day_after_its_end_swept_or_not(store: Store) {
+    for swept in [false, true] {
+        let token = acquired(&store, "a").await;
+        store.clock.advance(60 + 86_400);
+        if swept {
+            store.sweep().await;
+        }
+        refused(store.run(LockRelease { key: "l".into(), token }).await, "fenced");
+    }
 }
 
 async fn a_forgotten_lock_still_gives_larger_tokens(store: Store) {

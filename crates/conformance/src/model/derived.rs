@@ -8,7 +8,6 @@ use super::commit::Commit;
 impl Commit {
     /// Everything that follows, in the order of ids.
     pub(super) fn derive(&mut self) {
-        self.judge_ended(); // TEMP F7
         for (id, force) in std::mem::take(&mut self.cancelled) {
             self.cancel_descendants(id, force);
         }

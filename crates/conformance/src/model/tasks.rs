@@ -300,7 +300,7 @@ impl Commit {
         task.rank = amend.rank.unwrap_or(task.rank);
         task.expires_at = amend.expires_at.or(task.expires_at);
         task.run_at = amend.run_at.unwrap_or(task.run_at);
-        record.later = task.run_at > now; // TEMP F6: && (record.later || amend.run_at.is_some());
+        record.later = task.run_at > now && (record.later || amend.run_at.is_some());
         self.note(amend.id, "task.amended", None);
     }
 

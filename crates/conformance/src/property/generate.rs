@@ -101,8 +101,8 @@ fn sweep() -> impl Strategy<Value = Op> {
 /// Mostly a task of this status.
 fn at(status: Status) -> BoxedStrategy<Which> {
     prop_oneof![
-        9 => any::<u8>().prop_map(move |n| Which(Some(status), n)),
-        1 => any::<u8>().prop_map(|n| Which(None, n)),
+        9 => any::<u8>().prop_map(move |n| Which::At(status, n)),
+        1 => any::<u8>().prop_map(Which::Slot),
     ]
     .boxed()
 }
@@ -114,10 +114,15 @@ fn running() -> BoxedStrategy<Which> {
 /// A task of any of these, or of a slot.
 fn among(statuses: &'static [Status]) -> BoxedStrategy<Which> {
     prop_oneof![
-        8 => (proptest::sample::select(statuses), any::<u8>()).prop_map(|(status, n)| Which(Some(status), n)),
-        1 => any::<u8>().prop_map(|n| Which(None, n)),
+        8 => (proptest::sample::select(statuses), any::<u8>()).prop_map(|(status, n)| Which::At(status, n)),
+        1 => any::<u8>().prop_map(Which::Slot),
     ]
     .boxed()
+}
+
+/// A task of any of these, or one that is first in line.
+fn in_line(statuses: &'static [Status]) -> BoxedStrategy<Which> {
+    prop_oneof![3 => among(statuses), 2 => (0u8..3).prop_map(Which::First)].boxed()
 }
 
 fn open() -> BoxedStrategy<Which> {
@@ -159,7 +164,8 @@ fn new() -> impl Strategy<Value = New> {
     let family =
         weighted(0.35, (among(&[Status::Running, Status::Waiting, Status::Pending]), weighted(0.6, 0u8..2)));
     let depends_on = prop_oneof![5 => Just(Vec::new()), 3 => vec(anywhere(), 1), 2 => vec(anywhere(), 2..=3)];
-    let keys = (weighted(0.15, 0u8..3), any::<bool>(), weighted(0.35, 0u8..3), weighted(0.15, Just(())));
+    let key = prop_oneof![4 => Just(0u8), 1 => 1u8..3];
+    let keys = (weighted(0.15, 0u8..3), any::<bool>(), weighted(0.4, key), weighted(0.15, Just(())));
     let times =
         (weighted(0.3, soon()), weighted(0.15, soon()), weighted(0.2, prop_oneof![Just(5u64), Just(20)]));
     let tries = (weighted(0.5, 1u32..=2), weighted(0.5, 1u32..=2), weighted(0.12, Just(())));
@@ -227,7 +233,7 @@ fn leased_act() -> impl Strategy<Value = Act> {
 
 fn task_act() -> impl Strategy<Value = Act> {
     let ended = || among(&[Status::Failed, Status::Cancelled]);
-    let idle = || among(&[Status::Pending, Status::Blocked]);
+    let idle = || in_line(&[Status::Pending, Status::Blocked]);
     let all_ended = || among(&[Status::Completed, Status::Failed, Status::Cancelled]);
     prop_oneof![
         6 => (at(Status::Pending), 0u8..3, lease())
@@ -248,7 +254,9 @@ fn task_act() -> impl Strategy<Value = Act> {
 }
 
 fn amend() -> impl Strategy<Value = Act> {
-    (open(), weighted(0.2, 0u64..=2), 0u8..4, weighted(0.4, soon()), weighted(0.1, soon())).prop_map(
+    let task =
+        in_line(&[Status::Backlog, Status::Blocked, Status::Pending, Status::Running, Status::Waiting]);
+    (task, weighted(0.2, 0u64..=2), 0u8..4, weighted(0.4, soon()), weighted(0.1, soon())).prop_map(
         |(task, revision, shape, run_in, expires_in)| Act::Amend {
             task,
             revision,

@@ -51,9 +51,25 @@ impl BatchOp {
     }
 }
 
-/// A task: the nth of those with a status, or the one that a slot stands for.
+/// A task.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Which(pub(crate) Option<Status>, pub(crate) u8);
+pub(crate) enum Which {
+    /// The nth of those with a status.
+    At(Status, u8),
+    /// The one that a slot stands for.
+    Slot(u8),
+    /// The first in line for the nth exclusive key that somebody waits for.
+    First(u8),
+}
+
+impl Which {
+    /// Its number, for something that is done instead.
+    pub(crate) fn number(self) -> u8 {
+        match self {
+            Self::At(_, n) | Self::Slot(n) | Self::First(n) => n,
+        }
+    }
+}
 
 /// A token.
 #[derive(Clone, Copy, Debug)]

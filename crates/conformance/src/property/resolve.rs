@@ -12,13 +12,14 @@ use statehold_core::command::{
     TaskStart, TaskSuspend, TrimTo,
 };
 use statehold_core::model::{
-    Backoff, Children, Content, OnTimeout, Source, StreamName, Task, TaskError, TaskId, WaitFor,
+    Backoff, Children, Content, OnTimeout, Source, StreamName, TaskError, TaskId, WaitFor,
 };
 use statehold_core::policy::{Retention, StreamRetention};
 use statehold_core::query::{ReadFrom, StreamRead};
 use statehold_core::{Seconds, Status, Timestamp};
 
-use super::ops::{Act, BatchOp, Cut, FenceOp, Head, Keep, Must, New, Op, Src, Str, To, Wait, Which};
+use super::names::{document, group, named, owner, queue, source};
+use super::ops::{Act, BatchOp, Cut, FenceOp, Head, Keep, Must, New, Op, Str, To, Wait, Which};
 use super::seen::Seen;
 use crate::harness::json;
 use crate::model::Model;
@@ -36,44 +37,18 @@ fn seconds(length: u64) -> Seconds {
     Seconds::new(length)
 }
 
-/// The names of documents: two of one kind, one of another.
-pub(crate) fn document(n: u8) -> (&'static str, &'static str) {
-    [("note", "a"), ("note", "ab"), ("plan", "a")][usize::from(n) % 3]
-}
-
-pub(crate) fn queue(n: u8) -> String {
-    format!("q{}", n % 3)
-}
-
-pub(crate) fn owner(n: u8) -> String {
-    format!("owner-{}", n % 3)
-}
-
-pub(crate) fn group(n: u8) -> String {
-    format!("g{}", n % 2)
-}
-
-pub(crate) fn named(noun: &str, n: u8) -> String {
-    format!("{noun}/{}", n % 3)
-}
-
-/// The categories that there are events in.
-pub(crate) const CATEGORIES: [&str; 4] = ["room", "task", "dead", "audit"];
-
-pub(crate) fn source(source: Src) -> Source {
-    match source {
-        Src::Room(n) => Source::Stream(named("room", n).parse().expect("a stream")),
-        Src::Rooms => Source::Category("room".into()),
-        Src::Tasks => Source::Category("task".into()),
-        Src::Dead => Source::Category("dead".into()),
-    }
-}
-
 impl Resolver<'_> {
-    pub(crate) fn task(&self, Which(status, n): Which) -> TaskId {
-        let statuses = self.model.statuses();
-        let found: Vec<_> = statuses.iter().filter(|(_, is)| Some(*is) == status).collect();
-        found.get(usize::from(n) % found.len().max(1)).map_or_else(|| self.seen.slot(n), |(id, _)| *id)
+    pub(crate) fn task(&self, which: Which) -> TaskId {
+        let found: Vec<_> = match which {
+            Which::At(status, _) => {
+                let statuses = self.model.statuses().into_iter();
+                statuses.filter(|(_, is)| *is == status).map(|(id, _)| id).collect()
+            }
+            Which::First(_) => self.model.nominees().into_iter().map(|(_, id)| id).collect(),
+            Which::Slot(_) => Vec::new(),
+        };
+        let n = which.number();
+        found.get(usize::from(n) % found.len().max(1)).copied().unwrap_or_else(|| self.seen.slot(n))
     }
 
     pub(crate) fn stream(&self, stream: Str) -> StreamName {
@@ -139,58 +114,6 @@ impl Resolver<'_> {
         })
     }
 
-    /// Whether there is no task of the wanted status.
-    fn lacks(&self, Which(status, _): Which) -> bool {
-        status.is_some_and(|status| self.model.statuses().iter().all(|(_, is)| *is != status))
-    }
-
-    /// The nth lock that is held.
-    fn held(&self, n: u8) -> Option<String> {
-        let held = self.model.lock_list("", self.now);
-        held.get(usize::from(n) % held.len().max(1)).map(|lock| lock.key.clone())
-    }
-
-    /// What is done instead, if there is nothing yet to do it with.
-    fn instead(&self, act: &Act) -> Act {
-        let pending = |n| Which(Some(Status::Pending), n);
-        match *act {
-            Act::Renew { task, .. }
-            | Act::Complete { task, .. }
-            | Act::Fail { task, .. }
-            | Act::Release { task, .. }
-            | Act::Suspend { task, .. }
-            | Act::Evict { task }
-                if self.lacks(task) =>
-            {
-                self.instead(&Act::Start { task: pending(task.1), owner: task.1, lease: Some(30) })
-            }
-            Act::Promote { task } if self.lacks(task) => {
-                self.instead(&Act::Park { task: pending(task.1), rank: None })
-            }
-            Act::Purge { task } | Act::Retry { task, .. } if self.lacks(task) => {
-                self.instead(&Act::Cancel { task: pending(task.1), force: false, children: false })
-            }
-            Act::Start { task, .. }
-            | Act::Signal { task, .. }
-            | Act::Cancel { task, .. }
-            | Act::Park { task, .. }
-            | Act::Amend { task, .. }
-                if self.lacks(task) =>
-            {
-                Act::Create(New::plain(task.1))
-            }
-            Act::Ack { group: n, source: from, .. } | Act::Nack { group: n, source: from, .. }
-                if !self.seen.has_out(&group(n), &source(from)) =>
-            {
-                Act::Append { stream: Str::Room(0), events: 2, head: None }
-            }
-            Act::RenewLock { lock, .. } | Act::ReleaseLock { lock, .. } if self.held(lock).is_none() => {
-                Act::Acquire { lock, owner: lock, ttl: 60 }
-            }
-            _ => act.clone(),
-        }
-    }
-
     fn command(&mut self, act: &Act) -> Option<Command> {
         Some(match act {
             Act::Create(new) => self.create(new).into(),
@@ -207,14 +130,6 @@ impl Resolver<'_> {
                 .or_else(|| self.on_group(act))
                 .or_else(|| self.on_value(act))?,
         })
-    }
-
-    /// Whether the task is gone and another one still names it. What a new task of this id would be to the
-    /// other one is not said.
-    pub(crate) fn is_orphaned(&self, id: TaskId) -> bool {
-        let tasks = self.model.statuses().into_iter().filter_map(|(id, _)| self.model.task(id));
-        let named = |task: Task| task.parent == Some(id) || task.depends_on.contains(&id);
-        self.model.task(id).is_none() && tasks.into_iter().any(named)
     }
 
     fn create(&mut self, new: &New) -> TaskCreate {

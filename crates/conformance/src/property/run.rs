@@ -14,8 +14,9 @@ use statehold_core::query::{CategoryCursor, CategoryFrom, CategoryRead, TaskList
 use statehold_core::{Backend, Clock, Error, ErrorKind, Result, Seconds, Timestamp};
 
 use super::coverage::Coverage;
+use super::names::CATEGORIES;
 use super::ops::{BatchOp, Op};
-use super::resolve::{self, CATEGORIES, Resolver};
+use super::resolve::{self, Resolver};
 use super::seen::Seen;
 use crate::model::{Model, scrub, tell};
 
@@ -73,7 +74,7 @@ impl<'a> Run<'a> {
 
     async fn one(&mut self, op: &Op) -> Verdict {
         self.coverage.operations += 1;
-        let nominees = self.model.nominees();
+        let (known, nominees) = (self.model.statuses(), self.model.nominees());
         match op {
             Op::Batch(op) => self.batch(op).await?,
             Op::Repeat { nth } => self.repeat(*nth).await?,
@@ -90,6 +91,8 @@ impl<'a> Run<'a> {
             Op::Ask(query) => return self.ask(query).await,
         }
         self.learn().await?;
+        let gone = known.into_iter().map(|(id, _)| id).filter(|id| self.model.task(*id).is_none());
+        self.seen.gone(gone);
         self.coverage.nominees(&nominees, &self.model.nominees());
         Ok(())
     }
@@ -218,16 +221,8 @@ impl<'a> Run<'a> {
 
     async fn sweep(&mut self, sweep: Sweep) -> Verdict {
         let expected = self.model.sweep(&sweep, self.now());
-        let before = self.model.statuses();
         let answered = self.backend.sweep(sweep.clone()).await.map_err(|error| error.to_string())?;
         self.coverage.sweep(&expected);
-        let gone = (0..super::seen::SLOTS).map(|slot| self.seen.slot(slot));
-        let gone: Vec<_> = gone.filter(|id| before.iter().all(|(known, _)| known != id)).collect();
-        if expected.purged > 0 {
-            for id in gone {
-                self.seen.gone(id);
-            }
-        }
         let expected = Swept { more: more(&answered, &expected, sweep.limit), ..expected };
         self.agree(&format!("sweep {}", json!(sweep)), json!(answered), json!(expected))
     }
@@ -418,7 +413,7 @@ fn differ(path: &str, backend: &Value, model: &Value, found: &mut Vec<String>) {
             pairs.for_each(|(index, (one, two))| differ(&format!("{path}[{index}]"), one, two, found));
         }
         _ if backend != model => {
-            found.push(format!("\n  differs at {path}: backend {backend}, model {model}"))
+            found.push(format!("\n  differs at {path}: backend {backend}, model {model}"));
         }
         _ => {}
     }

@@ -1,6 +1,6 @@
 //! What a caller has seen so far: ids, tokens, deliveries and positions that later operations name.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use statehold_core::batch::Batch;
 use statehold_core::call::{Claimed, Deliveries, GroupRead};
@@ -23,6 +23,7 @@ type Deliverer = (String, Source);
 pub(crate) struct Seen {
     slots: BTreeMap<u8, TaskId>,
     generations: BTreeMap<u8, u128>,
+    gone: BTreeSet<TaskId>,
     /// The slots of creates without an id.
     generated: BTreeMap<TaskId, u8>,
     creates: Vec<TaskCreate>,
@@ -49,7 +50,7 @@ impl Seen {
             NewId::Same => Some(self.slot(slot)),
             NewId::Fresh => {
                 let mut generation = self.generations.get(&slot).copied().unwrap_or(0);
-                while taken(slot_id(slot, generation)) {
+                while taken(slot_id(slot, generation)) || self.gone.contains(&slot_id(slot, generation)) {
                     generation += 1;
                 }
                 self.generations.insert(slot, generation);
@@ -59,12 +60,15 @@ impl Seen {
         }
     }
 
-    /// A task is gone: its id is not used again.
-    pub(crate) fn gone(&mut self, id: TaskId) {
-        if let Some(slot) = (0..SLOTS).find(|slot| self.slot(*slot) == id) {
-            let generation = self.generations.entry(slot).or_default();
-            *generation += 1;
-            self.slots.insert(slot, slot_id(slot, *generation));
+    /// These tasks are gone: slots do not stand for them any more.
+    pub(crate) fn gone(&mut self, ids: impl Iterator<Item = TaskId>) {
+        self.gone.extend(ids);
+        for slot in 0..SLOTS {
+            while self.gone.contains(&self.slot(slot)) {
+                let generation = self.generations.entry(slot).or_default();
+                *generation += 1;
+                self.slots.insert(slot, slot_id(slot, *generation));
+            }
         }
     }
 
@@ -157,7 +161,6 @@ impl Seen {
                     let all = self.out.get(&(seek.group.clone(), seek.source.clone())).cloned();
                     self.spend(&seek.group, &seek.source, &all.unwrap_or_default());
                 }
-                (Command::TaskPurge(purge), _) => self.gone(purge.id),
                 _ => {}
             }
         }
