@@ -2,6 +2,7 @@
 
 use serde_json::json;
 use statehold_core::command::{TaskAmend, TaskCreate, TaskPark, TaskPromote, TaskRenew};
+use statehold_core::limits;
 use statehold_core::model::TaskId;
 use statehold_core::{ErrorKind, Json, Seconds, Status};
 
@@ -184,11 +185,14 @@ async fn an_amendment_beyond_the_bounds_is_too_large(store: Store) {
     let more = |to| labels(60, to).map(|(key, value)| (key, Some(value))).collect();
     let change = TaskAmend { id: task.id, labels: more(65), ..TaskAmend::default() };
     store.refuses(task.id, change, "too_large").await;
-    let other = Some(json(&format!(r#"{{"b":"{}"}}"#, "x".repeat(600_000))));
-    let change = TaskAmend { id: task.id, metadata: other, ..TaskAmend::default() };
+    // `{"a":"…","b":"…"}` has 15 bytes beside the two texts.
+    let rest = |bytes: usize| Some(json(&format!(r#"{{"b":"{}"}}"#, "x".repeat(bytes - 600_015))));
+    let change = TaskAmend { id: task.id, metadata: rest(limits::BODY + 1), ..TaskAmend::default() };
     store.refuses(task.id, change, "too_large").await;
-    let fits = amend(&store, TaskAmend { id: task.id, labels: more(64), ..TaskAmend::default() }).await;
-    assert_eq!(fits.labels.len(), 64);
+    let metadata = rest(limits::BODY);
+    let fits =
+        amend(&store, TaskAmend { id: task.id, labels: more(64), metadata, ..TaskAmend::default() }).await;
+    assert_eq!((fits.labels.len(), fits.metadata.map(|all| all.size())), (64, Some(limits::BODY)));
 }
 
 async fn an_amended_priority_changes_the_turn(store: Store) {

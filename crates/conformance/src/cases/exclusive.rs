@@ -7,7 +7,7 @@ use statehold_core::command::{
 };
 use statehold_core::error::Place;
 use statehold_core::model::{Task, TaskId, WaitFor};
-use statehold_core::query::{TaskCounts, TaskList};
+use statehold_core::query::{ReasonCode, TaskCounts, TaskList};
 use statehold_core::{ErrorKind, Seconds, Status};
 
 use crate::harness::{plain_create, refused, token_of};
@@ -23,6 +23,7 @@ pub(super) const CASES: &[Case] = cases![
     a_cancelled_first_makes_room,
     a_postponed_first_makes_room,
     an_expired_first_makes_room,
+    a_first_amended_to_have_expired_makes_room_at_once,
     a_paused_queue_makes_room,
     a_queue_that_goes_on_stands_in_line_again,
     a_queue_that_goes_on_gives_its_task_of_a_free_key,
@@ -170,6 +171,15 @@ async fn an_expired_first_makes_room(store: Store) {
     store.clock.advance(10);
     assert_eq!(given_id(&store).await, Some(second.id));
     assert_eq!(store.status(first.id).await, Status::Failed);
+}
+
+async fn a_first_amended_to_have_expired_makes_room_at_once(store: Store) {
+    let (first, second) = (keyed(&store).await, urgent(&store, 1).await);
+    let amend = TaskAmend { id: first.id, expires_at: Some(store.now()), ..TaskAmend::default() };
+    store.run(amend).await.expect("amended");
+    let why = store.backend.task_why(&store.namespace, second.id).await.expect("the reasons are told");
+    assert!(why.reasons.iter().all(|reason| reason.code != ReasonCode::KeyHeld), "{why:?}");
+    assert_eq!(given_id(&store).await, Some(second.id));
 }
 
 async fn a_paused_queue_makes_room(store: Store) {

@@ -49,7 +49,7 @@ impl State {
                 Err(Error::conflict(known.task.id, "known with another request"))
             };
         }
-        let here = create.parent.is_none_or(|parent| self.tasks.contains_key(&parent)); // TEMP F11
+        let here = create.parent.is_none_or(|parent| self.tasks.contains_key(&parent));
         let lineage =
             create.parent.map(|parent| view.judge_parent(parent, here)).transpose()?.unwrap_or_default();
         for dependency in &create.depends_on {
@@ -65,6 +65,7 @@ impl State {
         }
     }
 
+    /// A parent must be open, unless this batch creates it.
     fn judge_parent(&self, parent: TaskId, here: bool) -> Result<Vec<TaskId>> {
         if !self.record(parent)?.is_open() && here {
             return Err(Error::conflict(parent, "the parent has ended"));

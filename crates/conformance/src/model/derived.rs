@@ -8,6 +8,7 @@ use super::commit::Commit;
 impl Commit {
     /// Everything that follows, in the order of ids.
     pub(super) fn derive(&mut self) {
+        self.judge_ended();
         for (id, force) in std::mem::take(&mut self.cancelled) {
             self.cancel_descendants(id, force);
         }

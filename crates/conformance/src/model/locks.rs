@@ -42,7 +42,7 @@ impl State {
         if holder.expires_at <= now { Err(fenced(Some(holder.expires_at), None)) } else { Ok(()) }
     }
 
-    /// Held with this token, not over, and not forgotten. TEMP F9
+    /// Held with this token, not over, and not forgotten.
     pub(super) fn judge_renew(&self, key: &str, token: Token, now: Timestamp) -> Result<()> {
         match self.locks.get(key).filter(|state| state.forget_at > now) {
             Some(_) => self.judge_lock(key, token, now),

@@ -60,7 +60,7 @@ impl Model {
             .state
             .queues
             .iter()
-            .filter(|(_, queue)| queue.set.is_some())
+            .filter(|(_, queue)| queue.set == Some(true))
             .map(|(name, _)| name.clone());
         let polled = self.polled_since(now - Seconds::new(300));
         let names: BTreeSet<_> = with_tasks.chain(set).chain(polled).collect();

@@ -254,7 +254,6 @@ impl Commit {
     fn cancel(&mut self, cancel: &TaskCancel) {
         self.ask_to_stop(cancel.id, cancel.force);
         if cancel.children && self.state.children(cancel.id).next().is_some() {
-            // TEMP F10
             self.cancelled.insert(cancel.id, cancel.force);
         }
     }
@@ -300,7 +299,7 @@ impl Commit {
         task.rank = amend.rank.unwrap_or(task.rank);
         task.expires_at = amend.expires_at.or(task.expires_at);
         task.run_at = amend.run_at.unwrap_or(task.run_at);
-        record.later = task.run_at > now && (record.later || amend.run_at.is_some());
+        record.later = task.run_at > now;
         self.note(amend.id, "task.amended", None);
     }
 

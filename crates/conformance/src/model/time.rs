@@ -79,9 +79,10 @@ impl Commit {
     }
 
     fn judge_wait(&mut self, id: TaskId) -> bool {
-        let children =
-            matches!(self.task(id).waiting_for.as_ref().map(|w| &w.on), Some(WaitFor::Children(_))); // TEMP F12
-        if !children && self.resume_if_there(id) {
+        // That its children ended in the same sweep follows only once all are judged.
+        let waiting_for = self.task(id).waiting_for.as_ref();
+        let for_children = waiting_for.is_some_and(|w| matches!(w.on, WaitFor::Children(_)));
+        if !for_children && self.resume_if_there(id) {
             return true;
         }
         let now = self.now;

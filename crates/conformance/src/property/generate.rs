@@ -14,6 +14,8 @@ use super::ops::{
 
 const SECOND: i64 = 1_000_000;
 const STATUSES: [Status; 8] = Status::ALL;
+const OPEN: [Status; 5] =
+    [Status::Backlog, Status::Blocked, Status::Pending, Status::Running, Status::Waiting];
 
 /// A sequence of operations, as many as `length` on average.
 pub(crate) fn sequences(length: usize) -> impl Strategy<Value = Vec<Op>> {
@@ -123,10 +125,6 @@ fn among(statuses: &'static [Status]) -> BoxedStrategy<Which> {
 /// A task of any of these, or one that is first in line.
 fn in_line(statuses: &'static [Status]) -> BoxedStrategy<Which> {
     prop_oneof![3 => among(statuses), 2 => (0u8..3).prop_map(Which::First)].boxed()
-}
-
-fn open() -> BoxedStrategy<Which> {
-    among(&[Status::Backlog, Status::Blocked, Status::Pending, Status::Running, Status::Waiting])
 }
 
 fn anywhere() -> BoxedStrategy<Which> {
@@ -241,7 +239,7 @@ fn task_act() -> impl Strategy<Value = Act> {
         3 => (among(&[Status::Waiting, Status::Running, Status::Pending, Status::Failed]), 0u8..2)
             .prop_map(|(task, name)| Act::Signal { task, name }),
         2 => (at(Status::Waiting), 0u8..2).prop_map(|(task, name)| Act::Signal { task, name }),
-        5 => (open(), any::<bool>(), any::<bool>())
+        5 => (in_line(&OPEN), any::<bool>(), any::<bool>())
             .prop_map(|(task, force, children)| Act::Cancel { task, force, children }),
         1 => anywhere().prop_map(|task| Act::Cancel { task, force: false, children: false }),
         2 => running().prop_map(|task| Act::Evict { task }),
@@ -254,9 +252,7 @@ fn task_act() -> impl Strategy<Value = Act> {
 }
 
 fn amend() -> impl Strategy<Value = Act> {
-    let task =
-        in_line(&[Status::Backlog, Status::Blocked, Status::Pending, Status::Running, Status::Waiting]);
-    (task, weighted(0.2, 0u64..=2), 0u8..4, weighted(0.4, soon()), weighted(0.1, soon())).prop_map(
+    (in_line(&OPEN), weighted(0.2, 0u64..=2), 0u8..4, weighted(0.4, soon()), weighted(0.1, soon())).prop_map(
         |(task, revision, shape, run_in, expires_in)| Act::Amend {
             task,
             revision,
