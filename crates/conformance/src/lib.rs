@@ -6,7 +6,7 @@
 //! statehold_conformance::tests!(|clock| async move { statehold_core::memory::Memory::new(clock) });
 //! ```
 //!
-//! - [`cases`] holds the promises one by one: a plain async function each, named after the promise it keeps.
+//! - [`mod@cases`] holds the promises one by one: a plain async function each, named after the promise it keeps.
 //! - [`model`] is a naive, independent model of the rules; [`property`] runs random requests against it and
 //!   a backend, and shrinks what differs.
 //! - [`harness`] is what cases are written with.
