@@ -62,13 +62,14 @@ impl Model {
             .iter()
             .filter(|(_, queue)| queue.set == Some(true))
             .map(|(name, _)| name.clone());
-        let polled = self.polled_since(now - Seconds::new(300));
+        // Five minutes, less the ten seconds to which polls are remembered.
+        let polled = self.polled_since(now - Seconds::new(290));
         let names: BTreeSet<_> = with_tasks.chain(set).chain(polled).collect();
         names.into_iter().map(|name| self.queue_info(name, now)).collect()
     }
 
     /// The queues that were polled after `since`.
-    pub fn polled_since(&self, since: Timestamp) -> BTreeSet<String> {
+    fn polled_since(&self, since: Timestamp) -> BTreeSet<String> {
         let late = |polls: &BTreeMap<String, Timestamp>| polls.values().any(|at| *at > since);
         self.state.queues.iter().filter(|(_, q)| late(&q.polls)).map(|(name, _)| name.clone()).collect()
     }
