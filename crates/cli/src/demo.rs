@@ -1,5 +1,6 @@
 //! `statehold demo`: the promise in five steps, each checked.
 
+use std::io::Write as _;
 use std::process::ExitCode;
 
 use statehold_core::batch::Fence;
@@ -19,11 +20,16 @@ pub(crate) async fn run() -> ExitCode {
         story.check(false, &format!("unexpected: {error}"));
     }
     if story.broken == 0 {
-        println!("\nEvery step held.");
+        say("\nEvery step held.");
         return ExitCode::SUCCESS;
     }
     eprintln!("\n{} of the steps did not hold.", story.broken);
     ExitCode::FAILURE
+}
+
+/// Prints a line; a reader that has seen enough is no reason to stop.
+fn say(line: &str) {
+    let _ = writeln!(std::io::stdout(), "{line}");
 }
 
 struct Story {
@@ -32,7 +38,7 @@ struct Story {
 
 impl Story {
     fn check(&mut self, held: bool, what: &str) {
-        println!("  {} {what}", if held { "ok  " } else { "FAIL" });
+        say(&format!("  {} {what}", if held { "ok  " } else { "FAIL" }));
         self.broken += usize::from(!held);
     }
 }
@@ -41,31 +47,31 @@ async fn tell(story: &mut Story) -> Result<()> {
     let clock = Clock::manual(Timestamp::from_micros(1_800_000_000_000_000));
     let memory = Memory::new(clock.clone());
 
-    println!("A webhook arrives, and its retry a moment later.");
+    say("A webhook arrives, and its retry a moment later.");
     let first = create(&memory).await?;
     let again = create(&memory).await?;
     story.check(first.id == again.id, "both made the same task");
 
-    println!("Two workers ask for work.");
+    say("Two workers ask for work.");
     let zombie = claim(&memory, "worker-1").await?;
     let empty = claim(&memory, "worker-2").await?;
     story.check(zombie.is_some() && empty.is_none(), "one of them got the task, for 30 seconds");
     let Some((task, stale)) = zombie else { return Ok(()) };
 
-    println!("The worker stalls. 31 seconds pass, and the other one asks again.");
+    say("The worker stalls. 31 seconds pass, and the other one asks again.");
     clock.advance(31);
     let successor = claim(&memory, "worker-2").await?;
     story.check(successor.as_ref().is_some_and(|(task, _)| task.attempt == 2), "it took the task over");
     let Some((_, current)) = successor else { return Ok(()) };
 
-    println!("The stalled worker wakes up and writes: an event, a document, a result, the completion.");
+    say("The stalled worker wakes up and writes: an event, a document, a result, the completion.");
     let late = memory.apply(settle(&task, stale, "late").prepare()?).await;
     story.check(late.as_ref().is_err_and(Error::is_fenced), "all of it was refused");
     if let Err(error) = late {
-        println!("       {}", error.to_string().replace('\n', "\n       "));
+        say(&format!("       {}", error.to_string().replace('\n', "\n       ")));
     }
 
-    println!("Its successor settles the same things.");
+    say("Its successor settles the same things.");
     memory.apply(settle(&task, current, "in time").prepare()?).await?;
     let document = memory.document_get(NAMESPACE, "thread", "42").await?;
     let body = document.and_then(|document| document.body);
@@ -75,9 +81,9 @@ async fn tell(story: &mut Story) -> Result<()> {
     let events = memory.stream_read(NAMESPACE, &read).await?.events;
     let completed = events.iter().filter(|event| event.kind == "task.completed").count();
     story.check(completed == 1, "the task was completed exactly once");
-    println!("\nThe task's own history:");
+    say("\nThe task's own history:");
     for event in events {
-        println!("  {:>2} {} {}", event.seq, event.kind, event.data.as_ref().map_or("", Json::as_str));
+        say(&format!("  {:>2} {} {}", event.seq, event.kind, event.data.as_ref().map_or("", Json::as_str)));
     }
     Ok(())
 }

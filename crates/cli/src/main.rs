@@ -8,7 +8,7 @@ use clap::{Parser, Subcommand};
 
 /// The state layer under agent orchestration.
 #[derive(Parser)]
-#[command(name = "statehold", version, about, arg_required_else_help = true)]
+#[command(name = "statehold", version, arg_required_else_help = true)]
 struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -16,8 +16,10 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Shows, on a store in memory, how a webhook that arrives twice makes one task, how a dead worker's task
-    /// is taken over, and how its late write is refused. Exits with 0 if all of it held.
+    /// Shows on a store in memory what Statehold is for
+    ///
+    /// A webhook that arrives twice makes one task, a stalled worker's task is taken over, and its late writes
+    /// are refused. Exits with 0 if all of it held.
     Demo,
 }
 
