@@ -1,8 +1,8 @@
 //! The property test: random requests, on a backend and on the naive [`crate::model`], must be answered the
 //! same. What differs is shrunk to the shortest sequence that still does.
 //!
-//! - `ops.rs` says what an operation is, `generate.rs` how often it comes; `resolve.rs`, `instead.rs`, `names.rs`
-//!   and `seen.rs` say what it means at the time it is run.
+//! - `ops.rs` and `questions.rs` say what an operation is, `generate.rs` how often it comes; `resolve.rs`,
+//!   `instead.rs`, `names.rs` and `seen.rs` say what it means at the time it is run.
 //! - `run.rs` and `ask.rs` run it on both sides and compare; `coverage.rs` makes sure that it did something.
 
 mod ask;
@@ -11,6 +11,7 @@ mod generate;
 mod instead;
 mod names;
 mod ops;
+mod questions;
 mod resolve;
 mod run;
 mod seen;

@@ -253,7 +253,7 @@ impl Commit {
 
     fn cancel(&mut self, cancel: &TaskCancel) {
         self.ask_to_stop(cancel.id, cancel.force);
-        if cancel.children && self.state.children(cancel.id).next().is_some() {
+        if cancel.children {
             self.cancelled.insert(cancel.id, cancel.force);
         }
     }

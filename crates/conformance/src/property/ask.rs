@@ -8,7 +8,7 @@ use statehold_core::query::{
 use statehold_core::{Result, Seconds, Timestamp};
 
 use super::names::{CATEGORIES, document, group, named, owner, queue, source};
-use super::ops::{Filter, From, ListOp, Place, Query};
+use super::questions::{Filter, From, ListOp, Place, Query};
 use super::run::{Run, Verdict, refusal};
 
 /// An answer in a comparable form; the argument tells the good one.

@@ -8,9 +8,9 @@ use statehold_core::Status;
 use statehold_core::query::TaskOrder;
 
 use super::ops::{
-    Act, BatchOp, Cut, FenceOp, Filter, From, Head, Keep, ListOp, Must, New, NewId, Op, Place, Query, Src,
-    Str, To, Tok, Wait, Which,
+    Act, BatchOp, Cut, FenceOp, Head, Keep, Must, New, NewId, Op, Src, Str, To, Tok, Wait, Which,
 };
+use super::questions::{Filter, From, ListOp, Place, Query};
 
 const SECOND: i64 = 1_000_000;
 const STATUSES: [Status; 8] = Status::ALL;

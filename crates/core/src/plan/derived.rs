@@ -64,8 +64,9 @@ fn set_of(tx: &mut Tx<'_>, chore: &Chore, after: Option<TaskId>) -> Planned<Opti
         }
         Chore::CancelChildren { parent, .. } => {
             let asked = |row: &TaskRow| row.task.cancel_requested || row.task.status.is_terminal();
-            let revived = tx.get::<TaskRow>(parent)?.is_some_and(|row| !asked(&row));
-            (!revived).then_some(TaskSet::Children { of: *parent, after })
+            let spared = |row: &TaskRow| row.children == 0 || !asked(row);
+            let none = tx.get::<TaskRow>(parent)?.is_some_and(|row| spared(&row));
+            (!none).then_some(TaskSet::Children { of: *parent, after })
         }
         Chore::Revive(of) => {
             let open = |row: &TaskRow| !matches!(row.task.status, Status::Failed | Status::Cancelled);
@@ -131,7 +132,7 @@ pub(super) fn cancel_task(tx: &mut Tx<'_>, mut row: TaskRow, force: bool, childr
     } else {
         cancel(tx, &mut row)?;
     }
-    if children && row.children > 0 {
+    if children {
         tx.agenda.chores.insert(Chore::CancelChildren { parent: row.task.id, force }, None);
     }
     tx.put(row);
@@ -144,9 +145,7 @@ fn cancel_child(tx: &mut Tx<'_>, row: TaskRow, force: bool) -> Planned<()> {
     if !row.task.status.is_terminal() {
         return cancel_task(tx, row, force, true);
     }
-    if row.children > 0 {
-        tx.agenda.chores.insert(Chore::CancelChildren { parent: row.task.id, force }, None);
-    }
+    tx.agenda.chores.insert(Chore::CancelChildren { parent: row.task.id, force }, None);
     Ok(())
 }
 
