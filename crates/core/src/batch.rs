@@ -234,12 +234,11 @@ impl Batch {
         let mut generated = HashSet::new();
         for command in &mut self.commands {
             if let Command::TaskCreate(create) = command {
-                let id = *create.id.get_or_insert_with(|| {
+                create.id.get_or_insert_with(|| {
                     let id = TaskId::generate();
                     generated.insert(id);
                     id
                 });
-                debug_assert!(create.id == Some(id));
             }
         }
         Ok(Prepared { batch: self, request, generated })
