@@ -7,6 +7,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures_util::TryStreamExt as _;
 use libtest_mimic::{Arguments, Failed, Trial};
@@ -76,14 +77,18 @@ where
     libtest_mimic::run(&Arguments::from_args(), trials.chain([property]).collect()).exit_code()
 }
 
+/// How long a case may take. It only keeps a broken store from hanging.
+const PATIENCE: Duration = Duration::from_secs(60);
+
 fn judge(case: Case, open: impl FnOnce(Clock) -> BoxFuture<Arc<dyn Backend>>) -> Result<(), Failed> {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     runtime.block_on(async move {
         let clock = Clock::manual(start());
         let namespace = format!("case-{}", TaskId::generate());
-        (case.run)(Store { backend: open(clock.clone()).await, clock, namespace }).await;
-    });
-    Ok(())
+        let case = async { (case.run)(Store { backend: open(clock.clone()).await, clock, namespace }).await };
+        let judged = tokio::time::timeout(PATIENCE, case).await;
+        judged.map_err(|_| Failed::from(format!("it does not end within {PATIENCE:?}")))
+    })
 }
 
 /// When every case begins.

@@ -10,13 +10,16 @@
 //! - [`model`] is a naive, independent model of the rules; [`property`] runs random requests against it and
 //!   a backend, and shrinks what differs.
 //! - [`harness`] is what cases are written with.
+//! - [`remote`] runs all of it through several processes that have one store open.
 
 pub mod cases;
 pub mod harness;
 pub mod model;
 pub mod property;
+pub mod remote;
 
 pub use harness::{Case, Store, run};
+pub use remote::run_in_processes;
 
 /// Makes the suite the tests of a backend: the argument opens one with the given clock. For a test target
 /// with `harness = false`.
@@ -25,6 +28,23 @@ macro_rules! tests {
     ($open:expr) => {
         fn main() -> std::process::ExitCode {
             $crate::run($open)
+        }
+    };
+}
+
+/// Makes the suite the tests of a store that several processes have open: the first argument says how many, the
+/// second opens it in a given folder with the given clock. For a test target with `harness = false`.
+///
+/// ```no_run
+/// use statehold_core::memory::Memory;
+///
+/// statehold_conformance::tests_in_processes!(1, |_folder, clock| async move { Memory::new(clock) });
+/// ```
+#[macro_export]
+macro_rules! tests_in_processes {
+    ($processes:expr, $open:expr) => {
+        fn main() -> std::process::ExitCode {
+            $crate::run_in_processes($processes, $open)
         }
     };
 }

@@ -1,7 +1,7 @@
 //! Batches: several commands that happen together or not at all, with typed handles to their
 //! replies. A batch is checked once, by [`Batch::prepare`], before any backend sees it.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::marker::PhantomData;
 
 use serde::{Deserialize, Serialize};
@@ -47,7 +47,7 @@ pub struct Batch {
 }
 
 /// A key that makes a batch safe to repeat.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BatchKey {
     /// The key, in the scope of the batch's actor.
     pub key: String,
@@ -241,7 +241,14 @@ impl Batch {
                 });
             }
         }
-        Ok(Prepared { batch: self, request, generated })
+        Ok(Prepared::new(self, request, generated))
+    }
+
+    /// Reads the replies that were written for it, a JSON array. Only the commands tell their types.
+    pub fn read_replies(&self, text: &str) -> Result<Vec<Reply>> {
+        let texts: Vec<Box<RawValue>> =
+            serde_json::from_str(text).map_err(|e| Error::corrupt(format!("the replies of a batch: {e}")))?;
+        self.commands.iter().zip(&texts).map(|(command, text)| command.read_reply(text.get())).collect()
     }
 
     fn check(&self) -> Result<()> {
@@ -383,14 +390,65 @@ fn delivery_names(ack: crate::command::Ack<'_>) -> Vec<Name<'_>> {
 }
 
 /// A checked batch, ready for a backend.
-#[derive(Clone, Debug)]
+///
+/// It can be written for another process of the same trust that applies it there. It is checked again when it
+/// is read; that generated ids are new is believed, so it is not how callers send batches.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(try_from = "PreparedWire", into = "PreparedWire")]
 pub struct Prepared {
     batch: Batch,
     request: Option<RequestHash>,
     generated: HashSet<TaskId>,
+    /// The hash of each create, worked out where the caller is rather than where everyone waits.
+    creates: HashMap<TaskId, RequestHash>,
+}
+
+/// How [`Prepared`] is written: with what a [`Batch`] leaves out.
+#[derive(Serialize, Deserialize)]
+struct PreparedWire {
+    namespace: String,
+    actor: Option<String>,
+    key: Option<BatchKey>,
+    fences: Vec<Fence>,
+    commands: Vec<Command>,
+    request: Option<RequestHash>,
+    generated: HashSet<TaskId>,
+}
+
+impl From<Prepared> for PreparedWire {
+    fn from(prepared: Prepared) -> Self {
+        let Prepared { batch, request, generated, creates: _ } = prepared;
+        let Batch { namespace, actor, key, fences, commands } = batch;
+        Self { namespace, actor, key, fences, commands, request, generated }
+    }
+}
+
+impl TryFrom<PreparedWire> for Prepared {
+    type Error = Error;
+
+    fn try_from(wire: PreparedWire) -> Result<Self> {
+        let PreparedWire { namespace, actor, key, fences, commands, request, generated } = wire;
+        let batch = Batch { namespace, actor, key, fences, commands };
+        batch.check()?;
+        Ok(Self::new(batch, request, generated))
+    }
 }
 
 impl Prepared {
+    fn new(batch: Batch, request: Option<RequestHash>, generated: HashSet<TaskId>) -> Self {
+        let hash = |command: &Command| match command {
+            Command::TaskCreate(create) => create.id.map(|id| (id, RequestHash::of(&create.request()))),
+            _ => None,
+        };
+        let creates = batch.commands.iter().filter_map(hash).collect();
+        Self { batch, request, generated, creates }
+    }
+
+    /// The hash of the request that creates a task.
+    pub fn create_request(&self, id: TaskId) -> Option<RequestHash> {
+        self.creates.get(&id).copied()
+    }
+
     /// The batch, with an id in every create.
     pub fn batch(&self) -> &Batch {
         &self.batch
@@ -523,6 +581,22 @@ mod tests {
         let command = Command::from_json(text);
         let written = command.as_ref().map(|c| serde_json::to_string(c).unwrap_or_default());
         assert_eq!(written, Ok(text.to_owned()));
+    }
+
+    #[test]
+    fn a_prepared_batch_survives_being_written_and_read() {
+        let mut batch = Batch::new("default").actor("me").key("k");
+        let _ = batch.add(TaskCreate::new("k"));
+        let own = TaskId::generate();
+        let _ = batch.add(TaskCreate { id: Some(own), ..TaskCreate::new("k") });
+        let Ok(prepared) = batch.prepare() else { panic!("a good batch") };
+        let text = serde_json::to_string(&prepared).unwrap_or_default();
+        let Ok(read) = serde_json::from_str::<Prepared>(&text) else { panic!("cannot be read: {text}") };
+        assert_eq!((read.batch(), read.request()), (prepared.batch(), prepared.request()));
+        assert_eq!(read.generated, prepared.generated);
+        assert!(!read.is_generated(own) && read.generated.len() == 1);
+        let long = text.replace(r#""key":"k""#, &format!(r#""key":"{}""#, "k".repeat(257)));
+        assert!(serde_json::from_str::<Prepared>(&long).is_err(), "it is checked again");
     }
 
     #[test]

@@ -117,7 +117,7 @@ fn half_a_minute() -> Seconds {
 }
 
 /// What a group read delivered.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Deliveries {
     /// Redelivered ones first, in the order in which they became visible, then unread ones in the order of the
     /// source.

@@ -21,16 +21,24 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 /// assert!(!error.is_retryable());
 /// assert_eq!(error.to_string(), "task `0198` does not exist\nhint: list tasks with `task list`");
 /// ```
-#[derive(Clone, Debug)]
+///
+/// It is written and read as `{"code", …, "message", "key", "hint", "place"}`, without what caused it.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(transparent)]
 pub struct Error(Box<Inner>);
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 struct Inner {
+    #[serde(flatten)]
     kind: ErrorKind,
     message: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     key: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     hint: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     place: Option<Place>,
+    #[serde(skip)]
     source: Option<std::sync::Arc<dyn StdError + Send + Sync>>,
 }
 
@@ -335,5 +343,29 @@ impl StdError for Error {
 impl PartialEq for Error {
     fn eq(&self, other: &Self) -> bool {
         self.0.kind == other.0.kind && self.0.key == other.0.key && self.0.place == other.0.place
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_survives_being_written_and_read() {
+        let held = ErrorKind::Held { owner: Some("me".into()), expires_at: Some(Timestamp::MAX) };
+        let errors = [
+            Error::new(held, "someone has it").about("k").at(Place::Command(3)),
+            Error::invalid("commands[0].key", "must not be empty").at(Place::Key),
+            Error::new(ErrorKind::PreconditionFailed { revision: Some(u64::MAX) }, "at another")
+                .hint("read it"),
+            Error::unsupported("not here"),
+        ];
+        for error in errors {
+            let text = serde_json::to_string(&error).unwrap_or_default();
+            assert!(text.starts_with(&format!(r#"{{"code":"{}""#, error.code())), "{text}");
+            let Ok(read) = serde_json::from_str::<Error>(&text) else { panic!("cannot be read: {text}") };
+            assert_eq!(read, error);
+            assert_eq!((read.message(), read.hint_text()), (error.message(), error.hint_text()));
+        }
     }
 }

@@ -27,7 +27,7 @@ const MAX_NUMBER: usize = 1000;
 /// assert!(Json::parse(r#""\u0000""#).is_err());
 /// ```
 #[derive(Clone)]
-pub struct Json(Arc<RawValue>);
+pub struct Json(Arc<str>);
 
 impl Json {
     /// Checks `text` and keeps it without insignificant white space.
@@ -46,20 +46,25 @@ impl Json {
 
     /// For values built by this crate from parts that are valid by themselves.
     pub(crate) fn trusted<T: Serialize>(value: &T) -> Self {
-        match serde_json::value::to_raw_value(value) {
-            Ok(raw) => Self(raw.into()),
+        match serde_json::to_string(value) {
+            Ok(text) => Self(text.into()),
             Err(_) => Self::null(),
         }
     }
 
+    /// For stores that read back the text which [`as_str`](Self::as_str) gave them: it is not checked again.
+    pub fn stored(text: &str) -> Self {
+        Self(text.into())
+    }
+
     /// `null`.
     pub fn null() -> Self {
-        Self(RawValue::NULL.to_owned().into())
+        Self("null".into())
     }
 
     /// The compact text.
     pub fn as_str(&self) -> &str {
-        self.0.get()
+        &self.0
     }
 
     /// Reads the value as a type.
@@ -85,10 +90,7 @@ impl Json {
     }
 
     fn check(raw: &RawValue) -> std::result::Result<Self, String> {
-        match compact(raw.get())? {
-            Some(text) => RawValue::from_string(text).map(|raw| Self(raw.into())).map_err(|e| e.to_string()),
-            None => Ok(Self(raw.to_owned().into())),
-        }
+        Ok(Self(compact(raw.get())?.map_or_else(|| raw.get().into(), Into::into)))
     }
 }
 
@@ -109,7 +111,8 @@ impl Eq for Json {}
 
 impl Serialize for Json {
     fn serialize<S: Serializer>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error> {
-        self.0.serialize(serializer)
+        let raw: &RawValue = serde_json::from_str(self.as_str()).map_err(serde::ser::Error::custom)?;
+        raw.serialize(serializer)
     }
 }
 

@@ -20,6 +20,9 @@ pub trait Record: Clone + PartialEq + fmt::Debug + Send + Sync + 'static {
 
     /// Its key.
     fn key(&self) -> Self::Key;
+
+    /// About how many bytes it takes in memory.
+    fn weight(&self) -> usize;
 }
 
 /// The hash of a request in canonical form: equal requests have equal hashes.
@@ -191,6 +194,7 @@ pub struct Signal {
     /// Its name.
     pub name: String,
     /// What it carries.
+    #[serde(default, deserialize_with = "crate::model::given", skip_serializing_if = "Option::is_none")]
     pub data: Option<Json>,
 }
 
@@ -448,30 +452,42 @@ pub struct DocumentKey {
     pub name: String,
 }
 
+/// About how many bytes a row takes beside its bodies.
+const LIGHT: usize = 512;
+
+fn body(json: Option<&Json>) -> usize {
+    json.map_or(0, Json::size)
+}
+
 macro_rules! records {
-    ($($row:ty, $key:ty, |$this:ident| $value:expr;)*) => {
+    ($($row:ty, $key:ty, |$this:ident| $value:expr, $bodies:expr;)*) => {
         $(impl Record for $row {
             type Key = $key;
             fn key(&self) -> $key { let $this = self; $value }
+            fn weight(&self) -> usize { let $this = self; let _ = $this; LIGHT + $bodies }
         })*
     };
 }
 
 records! {
-    TaskRow, TaskId, |row| row.task.id;
-    SignalsRow, TaskId, |row| row.task;
-    ExclusiveRow, String, |row| row.key.clone();
-    StreamRow, StreamName, |row| row.stream.clone();
-    Document, DocumentKey, |row| DocumentKey { kind: row.kind.clone(), name: row.name.clone() };
-    FloorRow, String, |row| row.kind.clone();
-    Entry, String, |row| row.key.clone();
-    LockRow, String, |row| row.key.clone();
-    QueueRow, String, |row| row.queue.clone();
-    PollerRow, PollerKey, |row| row.key.clone();
-    GroupRow, GroupKey, |row| row.group.clone();
-    DeliveryRow, DeliveryKey, |row| row.key.clone();
-    AnswerRow, AnswerKey, |row| row.key.clone();
-    ChoreRow, Chore, |row| row.chore.clone();
+    TaskRow, TaskId, |row| row.task.id, {
+        let task = &row.task;
+        [&task.input, &task.output, &task.metadata, &task.progress].map(|json| body(json.as_ref())).iter().sum::<usize>()
+    };
+    SignalsRow, TaskId, |row| row.task, row.kept.iter().map(|signal| body(signal.data.as_ref())).sum::<usize>();
+    ExclusiveRow, String, |row| row.key.clone(), 0;
+    StreamRow, StreamName, |row| row.stream.clone(), 0;
+    Document, DocumentKey, |row| DocumentKey { kind: row.kind.clone(), name: row.name.clone() },
+        body(row.body.as_ref()) + row.content.as_ref().map_or(0, |content| content.data.len());
+    FloorRow, String, |row| row.kind.clone(), 0;
+    Entry, String, |row| row.key.clone(), row.value.size();
+    LockRow, String, |row| row.key.clone(), 0;
+    QueueRow, String, |row| row.queue.clone(), 0;
+    PollerRow, PollerKey, |row| row.key.clone(), 0;
+    GroupRow, GroupKey, |row| row.group.clone(), 0;
+    DeliveryRow, DeliveryKey, |row| row.key.clone(), 0;
+    AnswerRow, AnswerKey, |row| row.key.clone(), row.replies.size();
+    ChoreRow, Chore, |row| row.chore.clone(), 0;
 }
 
 /// A row that changed: what the plan saw and what it leaves.

@@ -1,9 +1,9 @@
 //! Wakes: hints that something may have changed. Whoever waits registers, reads, then sleeps; a lost
 //! wake costs time and nothing else. The [`Hub`] wakes within a process; how a hint travels between
-//! processes is each backend's own.
+//! processes is each backend's own, and a [`Mark`] is all that has to travel.
 
 use std::collections::HashMap;
-use std::fmt;
+use std::fmt::{self, Write as _};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use tokio::sync::Notify;
@@ -51,11 +51,36 @@ impl fmt::Display for Topic {
     }
 }
 
+/// A topic of a namespace as a number that is the same in every process. Two topics may share one; then one
+/// wakes the other's waiters for nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Mark(pub u64);
+
+impl Mark {
+    /// The mark of a topic.
+    pub fn of(namespace: &str, topic: &Topic) -> Self {
+        let mut text = Fnv(0xcbf2_9ce4_8422_2325);
+        let _ = write!(text, "{namespace}\n{topic}");
+        Self(text.0)
+    }
+}
+
+/// The FNV-1a hash of what is written to it: short, and the same on every machine.
+struct Fnv(u64);
+
+impl fmt::Write for Fnv {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        let step = |hash: u64, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+        self.0 = text.bytes().fold(self.0, step);
+        Ok(())
+    }
+}
+
 /// Who waits for what, within one process.
 #[derive(Clone, Default)]
 pub struct Hub(Arc<Mutex<Waiting>>);
 
-type Waiting = HashMap<(String, Topic), Vec<Weak<Notify>>>;
+type Waiting = HashMap<Mark, Vec<Weak<Notify>>>;
 
 impl Hub {
     /// A hub that nobody waits at.
@@ -66,23 +91,28 @@ impl Hub {
     /// Registers for topics. A wake after this is not missed, however late the wait begins.
     pub fn register(&self, namespace: &str, topics: &[Topic]) -> Waiter {
         let notify = Arc::new(Notify::new());
-        let keys: Vec<_> = topics.iter().map(|topic| (namespace.to_owned(), topic.clone())).collect();
+        let marks: Vec<_> = topics.iter().map(|topic| Mark::of(namespace, topic)).collect();
         let mut waiting = self.lock();
-        for key in &keys {
-            waiting.entry(key.clone()).or_default().push(Arc::downgrade(&notify));
+        for mark in &marks {
+            waiting.entry(*mark).or_default().push(Arc::downgrade(&notify));
         }
-        Waiter { hub: self.clone(), keys, notify }
+        Waiter { hub: self.clone(), marks, notify }
+    }
+
+    /// Whether nobody waits for anything.
+    pub fn is_empty(&self) -> bool {
+        self.lock().is_empty()
     }
 
     /// Wakes whoever registered for any of these.
-    pub fn wake<'a>(&self, namespace: &str, topics: impl IntoIterator<Item = &'a Topic>) {
+    pub fn wake(&self, marks: impl IntoIterator<Item = Mark>) {
         let waiting = self.lock();
         if waiting.is_empty() {
             return;
         }
-        for topic in topics {
-            let waiters = waiting.get(&(namespace.to_owned(), topic.clone()));
-            waiters.into_iter().flatten().filter_map(Weak::upgrade).for_each(|waiter| waiter.notify_one());
+        for mark in marks {
+            let waiters = waiting.get(&mark).into_iter().flatten();
+            waiters.filter_map(Weak::upgrade).for_each(|waiter| waiter.notify_one());
         }
     }
 
@@ -106,7 +136,7 @@ impl fmt::Debug for Hub {
 #[derive(Debug)]
 pub struct Waiter {
     hub: Hub,
-    keys: Vec<(String, Topic)>,
+    marks: Vec<Mark>,
     notify: Arc<Notify>,
 }
 
@@ -121,11 +151,11 @@ impl Drop for Waiter {
     fn drop(&mut self) {
         let own = Arc::downgrade(&self.notify);
         let mut waiting = self.hub.lock();
-        for key in &self.keys {
-            if let Some(waiters) = waiting.get_mut(key) {
+        for mark in &self.marks {
+            if let Some(waiters) = waiting.get_mut(mark) {
                 waiters.retain(|waiter| !waiter.ptr_eq(&own));
                 if waiters.is_empty() {
-                    waiting.remove(key);
+                    waiting.remove(mark);
                 }
             }
         }

@@ -37,7 +37,7 @@ pub struct DocumentPut {
     /// Its name within the kind.
     pub name: String,
     /// A JSON body; either this or `content`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "crate::model::given", skip_serializing_if = "Option::is_none")]
     pub body: Option<Json>,
     /// A binary body.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -70,7 +70,7 @@ impl DocumentPut {
     pub(super) fn check(&self, check: &mut Check) {
         check_name(check, &self.kind, &self.name);
         let one = self.body.is_some() != self.content.is_some();
-        check.that(one, "body", || "exactly one of body and content must be given, and not null".into());
+        check.that(one, "body", || "exactly one of body and content must be given".into());
         check.body("body", self.body.as_ref(), limits::DOCUMENT);
         if let Some(content) = &self.content {
             check.name("content.content_type", &content.content_type);

@@ -34,7 +34,7 @@ pub struct NewEvent {
     #[serde(rename = "type")]
     pub kind: String,
     /// The rest.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "crate::model::given", skip_serializing_if = "Option::is_none")]
     pub data: Option<Json>,
 }
 

@@ -38,7 +38,7 @@ pub struct TaskCreate {
     /// What kind of work it is.
     pub kind: String,
     /// What the worker gets.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(deserialize_with = "crate::model::given", skip_serializing_if = "Option::is_none")]
     pub input: Option<Json>,
     /// Free data, an object.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -242,7 +242,7 @@ pub struct TaskRenew {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lease_seconds: Option<Seconds>,
     /// How far the work is.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "crate::model::given", skip_serializing_if = "Option::is_none")]
     pub progress: Option<Json>,
 }
 
@@ -277,7 +277,7 @@ pub struct TaskComplete {
     /// The holder's proof.
     pub token: Token,
     /// What came out.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "crate::model::given", skip_serializing_if = "Option::is_none")]
     pub output: Option<Json>,
 }
 
@@ -388,7 +388,7 @@ pub struct TaskSignal {
     /// The name of the signal.
     pub name: String,
     /// What it carries.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "crate::model::given", skip_serializing_if = "Option::is_none")]
     pub data: Option<Json>,
 }
 

@@ -80,10 +80,10 @@ impl Memory {
                 Step::Need(needs) => space.load(needs, &mut rows, context.now),
                 Step::Refuse(error) => break Err(error),
                 Step::Accept(answer, effects) => {
-                    let topics = effects.topics();
+                    let marks = effects.marks(namespace);
                     rows.accept(&effects);
                     space.hold(effects);
-                    self.hub.wake(namespace, &topics);
+                    self.hub.wake(marks);
                     break Ok(answer);
                 }
             }

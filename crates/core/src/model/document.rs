@@ -23,6 +23,7 @@ pub struct Document {
     /// Filterable text.
     pub labels: Labels,
     /// A JSON body.
+    #[serde(default, deserialize_with = "super::given", skip_serializing_if = "Option::is_none")]
     pub body: Option<Json>,
     /// A binary body.
     pub content: Option<Content>,

@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Event, Position, StreamName, Token};
 use crate::clock::Timestamp;
+use crate::json::Json;
 
 /// What a group reads.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -26,7 +27,8 @@ impl Source {
 }
 
 /// An event handed to a consumer, which must acknowledge it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(from = "DeliveredWire")]
 pub struct Delivered {
     /// The event.
     #[serde(flatten)]
@@ -35,6 +37,29 @@ pub struct Delivered {
     pub delivery: u32,
     /// The proof, for ack and nack.
     pub delivery_token: Token,
+}
+
+/// How [`Delivered`] is read. A flattened event would have to be buffered, and lose numbers.
+#[derive(Deserialize)]
+struct DeliveredWire {
+    stream: StreamName,
+    seq: u64,
+    position: Position,
+    #[serde(rename = "type")]
+    kind: String,
+    #[serde(default, deserialize_with = "super::given")]
+    data: Option<Json>,
+    at: Timestamp,
+    actor: Option<String>,
+    delivery: u32,
+    delivery_token: Token,
+}
+
+impl From<DeliveredWire> for Delivered {
+    fn from(wire: DeliveredWire) -> Self {
+        let DeliveredWire { stream, seq, position, kind, data, at, actor, delivery, delivery_token } = wire;
+        Self { event: Event { stream, seq, position, kind, data, at, actor }, delivery, delivery_token }
+    }
 }
 
 /// A delivery that was neither acknowledged nor given up.
@@ -68,4 +93,20 @@ pub struct GroupInfo {
     pub pending: u64,
     /// The first of them, at most 100, in order.
     pub oldest: Vec<Pending>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_delivered_event_keeps_its_data() {
+        for data in ["", r#""data":12345678901234567890.10,"#, r#""data":null,"#] {
+            let text = format!(
+                r#"{{"stream":"s/1","seq":1,"position":"00","type":"t",{data}"at":"2026-01-01T00:00:00.000000Z","actor":null,"delivery":1,"delivery_token":7}}"#
+            );
+            let read: Result<Delivered, _> = serde_json::from_str(&text);
+            assert_eq!(read.and_then(|delivered| serde_json::to_string(&delivered)).ok(), Some(text));
+        }
+    }
 }

@@ -20,7 +20,15 @@ pub use task::{
     Waiting,
 };
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
+
+use crate::json::Json;
+
+/// Reads a body that may be left out. One that is there and null is a value, which an `Option` would take for
+/// a body that is not there.
+pub(crate) fn given<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Json>, D::Error> {
+    Json::deserialize(deserializer).map(Some)
+}
 
 /// A fencing token: proof of being the current holder. It only grows and never repeats.
 ///

@@ -149,6 +149,7 @@ pub struct Event {
     #[serde(rename = "type")]
     pub kind: String,
     /// The rest.
+    #[serde(default, deserialize_with = "super::given", skip_serializing_if = "Option::is_none")]
     pub data: Option<Json>,
     /// When it was written.
     pub at: Timestamp,

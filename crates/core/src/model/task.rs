@@ -63,8 +63,10 @@ pub struct Task {
     /// Hand order in a backlog, lower first.
     pub rank: i64,
     /// What the worker gets.
+    #[serde(default, deserialize_with = "super::given", skip_serializing_if = "Option::is_none")]
     pub input: Option<Json>,
     /// What the worker gave.
+    #[serde(default, deserialize_with = "super::given", skip_serializing_if = "Option::is_none")]
     pub output: Option<Json>,
     /// Why the last try did not succeed.
     pub error: Option<TaskError>,
@@ -105,6 +107,7 @@ pub struct Task {
     /// How long it waits after a failure.
     pub backoff: Backoff,
     /// What the worker last told about how far it is.
+    #[serde(default, deserialize_with = "super::given", skip_serializing_if = "Option::is_none")]
     pub progress: Option<Progress>,
     /// What a waiting task waits for.
     pub waiting_for: Option<Waiting>,
@@ -142,7 +145,7 @@ pub struct TaskError {
     #[serde(default)]
     pub code: Option<String>,
     /// Anything else.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "super::given", skip_serializing_if = "Option::is_none")]
     pub details: Option<Json>,
 }
 
@@ -270,7 +273,7 @@ pub enum ResumedBy {
 struct ResumedByWire {
     #[serde(skip_serializing_if = "Option::is_none")]
     signal: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(deserialize_with = "super::given", skip_serializing_if = "Option::is_none")]
     data: Option<Json>,
     #[serde(skip_serializing_if = "Option::is_none")]
     children: Option<Children>,

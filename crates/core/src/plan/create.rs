@@ -89,7 +89,7 @@ pub(super) fn judge(
 ) -> Planned<()> {
     want_all(tx, batch, create, family);
     if let Some((key, row)) = known(tx, batch, create)? {
-        return judge_known(create, key, &row);
+        return judge_known(batch, create, key, &row);
     }
     let depth = judge_parent(tx, create, family)?;
     judge_dependencies(tx, create, family)?;
@@ -100,8 +100,8 @@ pub(super) fn judge(
     Ok(())
 }
 
-fn judge_known(create: &TaskCreate, key: String, row: &TaskRow) -> Planned<()> {
-    let same = row.request == RequestHash::of(&create.request());
+fn judge_known(batch: &Prepared, create: &TaskCreate, key: String, row: &TaskRow) -> Planned<()> {
+    let same = Some(row.request) == batch.create_request(id_of(create));
     if same || create.on_duplicate == Some(OnDuplicate::Return) {
         return Ok(());
     }
@@ -161,7 +161,7 @@ pub(super) fn create(tx: &mut Tx<'_>, batch: &Prepared, create: &TaskCreate) -> 
         None => None,
     };
     let Dependencies { open, failed } = dependencies(tx, &create.depends_on)?;
-    let mut row = new_row(tx, create, parent.as_deref());
+    let mut row = new_row(tx, batch, create, parent.as_deref());
     row.task.status = match failed {
         _ if create.backlog => Status::Backlog,
         Some(_) => Status::Failed,
@@ -200,10 +200,10 @@ fn born_failed(tx: &mut Tx<'_>, row: &mut TaskRow, failed: Option<(TaskId, Statu
     row.task.error = error;
 }
 
-fn new_row(tx: &Tx<'_>, create: &TaskCreate, parent: Option<&TaskRow>) -> TaskRow {
+fn new_row(tx: &Tx<'_>, batch: &Prepared, create: &TaskCreate, parent: Option<&TaskRow>) -> TaskRow {
     TaskRow {
         task: new_task(tx, create, parent),
-        request: RequestHash::of(&create.request()),
+        request: batch.create_request(id_of(create)).unwrap_or_else(|| RequestHash::of(&create.request())),
         last_token: Token::default(),
         head: Head::default(),
         turn: Turn::Off,

@@ -1,7 +1,5 @@
 //! Batch keys: the same request under the same key answers what it answered before.
 
-use serde_json::value::RawValue;
-
 use super::tx::{Planned, Tx};
 use crate::batch::{Prepared, Replies};
 use crate::error::{Error, Place};
@@ -23,16 +21,8 @@ pub(super) fn recall(tx: &mut Tx<'_>, batch: &Prepared) -> Planned<Option<Replie
         let message = format!("the key `{}` was used for another request", key.key);
         return Err(Error::conflict(key.key, message).at(Place::Key).into());
     }
-    Ok(Some(read(batch, &row.replies)?))
-}
-
-fn read(batch: &Prepared, stored: &Json) -> Result<Replies, Error> {
-    let texts: Vec<Box<RawValue>> =
-        serde_json::from_str(stored.as_str()).map_err(|e| Error::corrupt(format!("a stored answer: {e}")))?;
-    let commands = batch.batch().commands.iter();
-    let replies: Result<_, _> =
-        commands.zip(&texts).map(|(command, text)| command.read_reply(text.get())).collect();
-    Ok(Replies { replies: replies?, replayed: true })
+    let replies = batch.batch().read_replies(row.replies.as_str())?;
+    Ok(Some(Replies { replies, replayed: true }))
 }
 
 /// Stores the replies under the batch's key.

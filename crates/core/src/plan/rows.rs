@@ -14,6 +14,9 @@ use crate::row::{
     LockRow, PollerRow, QueueRow, Record, SignalsRow, StreamRow, TaskRow,
 };
 
+/// About how many bytes it takes to know that there is no row.
+const ABSENT: usize = 128;
+
 /// A kind of row that plans read and write.
 pub trait Kept: Record {
     /// The loaded rows of this kind.
@@ -50,6 +53,7 @@ macro_rules! tables {
             pub(super) changed_tasks: HashSet<TaskId>,
             pub(super) changed_deliveries: HashSet<DeliveryKey>,
             pub(super) cleared_groups: HashSet<GroupKey>,
+            weight: usize,
         }
 
         /// Rows and lookups that a plan is missing. Load them, each table's keys in order, and plan again.
@@ -135,6 +139,24 @@ macro_rules! tables {
                 })*
                 self.accept_indexes(effects);
             }
+
+            /// Forgets the answers of lookups: a store that is given effects as they are accepted answers them
+            /// anew for each request, while the rows stay known.
+            pub fn forget_lookups(&mut self) {
+                $(self.$lookups.clear();)*
+            }
+
+            /// Takes over the effects of an accepted plan that the store has been given, in a commit that is still
+            /// open. Unlike [`accept`](Self::accept), lookups see them in the store.
+            pub fn stored(&mut self, effects: &Effects) {
+                $(for change in &effects.$table {
+                    self.weight += change.after.as_ref().map_or(0, |row| row.weight());
+                    self.$table.insert(change.key.clone(), change.after.clone());
+                })*
+                if !effects.cleared.is_empty() {
+                    self.deliveries.clear();
+                }
+            }
         }
     };
 }
@@ -174,7 +196,13 @@ tables! {
 impl Rows {
     /// Puts a loaded row, or its absence. What an accepted plan has changed stays.
     pub fn load<R: Kept>(&mut self, key: R::Key, row: Option<Arc<R>>) {
+        self.weight += row.as_ref().map_or(ABSENT, |row| row.weight());
         R::loaded_mut(self).entry(key).or_insert(row);
+    }
+
+    /// About how many bytes were loaded and stored so far, for a store that keeps rows over several commits.
+    pub fn weight(&self) -> usize {
+        self.weight
     }
 
     /// Puts the answer of a lookup. The rows it found are to be loaded too.

@@ -5,9 +5,14 @@ use std::sync::Arc;
 
 use super::rows::Effects;
 use crate::row::{Change, LockRow, TaskRow, Turn};
-use crate::wake::Topic;
+use crate::wake::{Mark, Topic};
 
 impl Effects {
+    /// The marks of [`topics`](Self::topics), for a wake.
+    pub fn marks(&self, namespace: &str) -> Vec<Mark> {
+        self.topics().iter().map(|topic| Mark::of(namespace, topic)).collect()
+    }
+
     /// The topics whose waiters should look again.
     pub fn topics(&self) -> BTreeSet<Topic> {
         let mut topics = BTreeSet::new();

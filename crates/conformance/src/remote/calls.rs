@@ -1,0 +1,99 @@
+//! The calls of a backend, listed once, and what is made of them on both sides of the pipe. What a call's types
+//! do not write is written beside them, in [`Remote`] and [`Store`], where the methods of those names are.
+
+use async_trait::async_trait;
+use futures_util::stream::BoxStream;
+use serde_json::value::RawValue;
+use statehold_core::backend::{Backend, Health, Migration};
+use statehold_core::batch::{Prepared, Replies};
+use statehold_core::call::{Claim, Claimed, Deliveries, GroupRead, Sweep, Swept};
+use statehold_core::dump::Record;
+use statehold_core::error::Result;
+use statehold_core::model::{Document, Entry, GroupInfo, Lock, QueueInfo, Source, StreamInfo, Task, TaskId};
+use statehold_core::query::{
+    CategoryPage, CategoryRead, DocumentList, KeyList, Page, StreamPage, StreamRead, TaskCounts, TaskList,
+    Why,
+};
+use statehold_core::wake::{Topic, Waiter};
+
+use super::Several;
+use super::process::Remote;
+use super::serve::Store;
+use super::wire::{Argument, read, write};
+
+macro_rules! calls {
+    (
+        plain { $($plain:ident($($argument:ident: $type:ty),*) -> $answer:ty;)* }
+        special { $($special:ident($($other:ident: $other_type:ty),*) -> $other_answer:ty;)* }
+    ) => {
+        #[async_trait]
+        impl<B: Backend> Backend for Several<B> {
+            $(async fn $plain(&self, $($argument: $type),*) -> Result<$answer> {
+                self.next().$plain($($argument),*).await
+            })*
+
+            $(async fn $special(&self, $($other: $other_type),*) -> Result<$other_answer> {
+                self.next().$special($($other),*).await
+            })*
+        }
+
+        #[async_trait]
+        impl Backend for Remote {
+            $(async fn $plain(&self, $($argument: $type),*) -> Result<$answer> {
+                self.ask(stringify!($plain), ($($argument.own(),)*)).await
+            })*
+
+            $(async fn $special(&self, $($other: $other_type),*) -> Result<$other_answer> {
+                Remote::$special(self, $($other),*).await
+            })*
+        }
+
+        impl Store {
+            /// Does what another process asks.
+            pub(super) async fn answer(&self, call: &str, arguments: &RawValue) -> Result<Box<RawValue>> {
+                match call {
+                    $(stringify!($plain) => {
+                        let owned: ($(<$type as Argument<'_>>::Owned,)*) = read(arguments);
+                        let ($($argument,)*) = &owned;
+                        let answer = self.backend.$plain($(Argument::lend($argument)),*).await?;
+                        Ok(write(&answer))
+                    })*
+                    $(stringify!($special) => Ok(write(&self.$special(read(arguments)).await?)),)*
+                    _ => panic!("there is no call `{call}`"),
+                }
+            }
+        }
+    };
+}
+
+calls! {
+    plain {
+        sweep(sweep: Sweep) -> Swept;
+        task_get(namespace: &str, ids: &[TaskId]) -> Vec<Option<Task>>;
+        task_list(namespace: &str, list: &TaskList) -> Page<Task>;
+        task_count(namespace: &str, queue: Option<&str>) -> TaskCounts;
+        task_why(namespace: &str, id: TaskId) -> Why;
+        stream_read(namespace: &str, read: &StreamRead) -> StreamPage;
+        category_read(namespace: &str, read: &CategoryRead) -> CategoryPage;
+        stream_list(namespace: &str, list: &KeyList) -> Page<StreamInfo>;
+        group_info(namespace: &str, group: &str, source: &Source) -> GroupInfo;
+        document_get(namespace: &str, kind: &str, name: &str) -> Option<Document>;
+        entry_get(namespace: &str, key: &str) -> Option<Entry>;
+        entry_list(namespace: &str, list: &KeyList) -> Page<Entry>;
+        lock_get(namespace: &str, key: &str) -> Option<Lock>;
+        lock_list(namespace: &str, list: &KeyList) -> Page<Lock>;
+        queue_list(namespace: &str) -> Vec<QueueInfo>;
+        namespaces() -> Vec<String>;
+        health() -> Health;
+        migrate(dry_run: bool) -> Migration;
+    }
+    special {
+        apply(batch: Prepared) -> Replies;
+        claim(claim: Claim) -> Claimed;
+        group_read(read: GroupRead) -> Deliveries;
+        document_list(namespace: &str, list: &DocumentList) -> Page<Document>;
+        register(namespace: &str, topics: &[Topic]) -> Waiter;
+        dump(namespace: &str) -> BoxStream<'static, Result<Record>>;
+        load(namespace: &str, records: BoxStream<'static, Result<Record>>) -> u64;
+    }
+}
