@@ -1,0 +1,3 @@
+SELECT last_seq
+FROM streams
+WHERE ns = 1 AND stream = ?1

@@ -1,0 +1,51 @@
+//! Which store is measured, and who else is measured on it.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use statehold_core::Result;
+
+use crate::contender::Contender;
+use crate::sqlite;
+
+/// A store, as far as the benchmark must know it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Store {
+    /// `memory:`, without rivals.
+    Memory,
+    /// `sqlite:PATH`; the rivals have files beside it.
+    Sqlite(PathBuf),
+}
+
+/// What ours is set against. Their files go when this goes.
+pub(crate) struct Rivals {
+    pub(crate) limit: Arc<dyn Contender>,
+    pub(crate) naive: Arc<dyn Contender>,
+}
+
+impl Store {
+    pub(crate) fn rivals(&self) -> Result<Option<Rivals>> {
+        match self {
+            Self::Memory => Ok(None),
+            Self::Sqlite(path) => sqlite::rivals(path).map(Some),
+        }
+    }
+}
+
+impl fmt::Display for Store {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Memory => f.write_str("memory:"),
+            Self::Sqlite(path) => write!(f, "sqlite:{}", path.display()),
+        }
+    }
+}
+
+/// A file beside the store's, with a longer name.
+pub(crate) fn beside(store: &Path, suffix: &str) -> PathBuf {
+    let mut name = store.file_name().unwrap_or_default().to_owned();
+    name.push(".");
+    name.push(suffix);
+    store.with_file_name(name)
+}

@@ -1,0 +1,1 @@
+DELETE FROM answers WHERE ns = ?1 AND actor = ?2 AND key = ?3

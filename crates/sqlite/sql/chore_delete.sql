@@ -1,0 +1,1 @@
+DELETE FROM chores WHERE ns = ?1 AND chore = ?2

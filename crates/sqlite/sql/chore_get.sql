@@ -1,0 +1,1 @@
+SELECT chore, after FROM chores WHERE ns = ?1 AND chore = ?2

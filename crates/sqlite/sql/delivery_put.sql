@@ -1,0 +1,2 @@
+INSERT INTO deliveries (ns, name, source, position, stream, seq, consumer, delivery, token, out, visible_at, read_key) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)
+ON CONFLICT (ns, name, source, position) DO UPDATE SET stream = excluded.stream, seq = excluded.seq, consumer = excluded.consumer, delivery = excluded.delivery, token = excluded.token, out = excluded.out, visible_at = excluded.visible_at, read_key = excluded.read_key

@@ -1,0 +1,2 @@
+SELECT kind, name, revision, schema_version, updated_at, expires_at, labels, content_type, body, content
+FROM documents WHERE ns = ?1 AND kind = ?2 AND name > ?3 AND name >= ?4 ORDER BY name

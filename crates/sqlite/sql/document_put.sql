@@ -1,0 +1,2 @@
+INSERT INTO documents (ns, kind, name, revision, schema_version, updated_at, expires_at, labels, content_type, body, content) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)
+ON CONFLICT (ns, kind, name) DO UPDATE SET revision = excluded.revision, schema_version = excluded.schema_version, updated_at = excluded.updated_at, expires_at = excluded.expires_at, labels = excluded.labels, content_type = excluded.content_type, body = excluded.body, content = excluded.content

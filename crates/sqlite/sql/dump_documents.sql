@@ -1,0 +1,1 @@
+SELECT kind, name, revision, schema_version, updated_at, expires_at, labels, content_type, body, content FROM documents WHERE ns = ?1 ORDER BY kind, name

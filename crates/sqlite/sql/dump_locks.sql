@@ -1,0 +1,1 @@
+SELECT key, token, owner, acquired_at, expires_at, forget_at FROM locks WHERE ns = ?1 ORDER BY key

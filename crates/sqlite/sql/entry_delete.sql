@@ -1,0 +1,1 @@
+DELETE FROM entries WHERE ns = ?1 AND key = ?2

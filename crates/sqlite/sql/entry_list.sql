@@ -1,0 +1,1 @@
+SELECT key, set_at, expires_at, value FROM entries WHERE ns = ?1 AND key > ?2 AND key >= ?3 ORDER BY key

@@ -1,0 +1,1 @@
+SELECT max(position) FROM events WHERE ns = ?1 AND category = ?2

@@ -1,0 +1,1 @@
+DELETE FROM floors WHERE ns = ?1 AND kind = ?2

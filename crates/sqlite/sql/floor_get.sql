@@ -1,0 +1,1 @@
+SELECT kind, revision FROM floors WHERE ns = ?1 AND kind = ?2

@@ -1,0 +1,1 @@
+DELETE FROM groups WHERE ns = ?1 AND name = ?2 AND source = ?3

@@ -1,0 +1,1 @@
+SELECT ns, last_position FROM namespaces WHERE name = ?1

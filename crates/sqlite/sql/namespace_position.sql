@@ -1,0 +1,1 @@
+UPDATE namespaces SET last_position = ?2 WHERE ns = ?1

@@ -1,0 +1,1 @@
+DELETE FROM queues WHERE ns = ?1 AND queue = ?2

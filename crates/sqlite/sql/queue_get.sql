@@ -1,0 +1,1 @@
+SELECT queue, paused FROM queues WHERE ns = ?1 AND queue = ?2

@@ -1,0 +1,1 @@
+DELETE FROM signals WHERE ns = ?1 AND task = ?2

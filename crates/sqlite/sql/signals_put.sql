@@ -1,0 +1,2 @@
+INSERT INTO signals (ns, task, kept) VALUES (?1, ?2, ?3)
+ON CONFLICT (ns, task) DO UPDATE SET kept = excluded.kept

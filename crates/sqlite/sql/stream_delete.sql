@@ -1,0 +1,1 @@
+DELETE FROM streams WHERE ns = ?1 AND stream = ?2

@@ -1,0 +1,1 @@
+SELECT stream, last_seq, oldest_seq, oldest_at FROM streams WHERE ns = ?1 AND stream = ?2

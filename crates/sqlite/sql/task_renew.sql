@@ -1,0 +1,1 @@
+UPDATE tasks SET heartbeat_at = ?3, lease_expires_at = ?4, progress = ?5 WHERE ns = ?1 AND id = ?2

@@ -1,0 +1,1 @@
+DELETE FROM events WHERE ns = ?1 AND stream = ?2 AND seq <= ?3

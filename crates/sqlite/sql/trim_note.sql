@@ -1,0 +1,1 @@
+INSERT INTO trims (ns, category, number, position) VALUES (?1, ?2, ?3, ?4)

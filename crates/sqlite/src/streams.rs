@@ -1,0 +1,263 @@
+//! Streams and categories: heads, events, and what was trimmed away.
+
+use std::sync::Arc;
+
+use rusqlite::{Result, params};
+use statehold_core::model::{Event, Position, Source, StreamInfo, StreamName, TaskId};
+use statehold_core::plan::{Appending, Cut, CutAt, CutPoint, EventAt, Overgrown, Trim, Unread, UnreadEvents};
+use statehold_core::query::{
+    CategoryCursor, CategoryFrom, CategoryPage, CategoryRead, ReadFrom, StreamPage, StreamRead,
+};
+use statehold_core::row::{Cursor, Head, StreamRow, TrimMark, Trims};
+use statehold_core::{Error, ErrorKind, Timestamp};
+
+use crate::rows::{Cells, More, Table, id, micros, text};
+use crate::statements::{Db, sql};
+
+impl Table for StreamRow {
+    fn get(db: Db<'_, '_>, ns: i64, key: &StreamName) -> Result<Option<Self>> {
+        db.first(sql!("stream_get"), params![ns, key.as_str()], read_stream)
+    }
+
+    fn put(&self, db: Db<'_, '_>, ns: i64, _: Option<&Self>) -> Result<()> {
+        let head = &self.head;
+        let params = params![ns, self.stream.as_str(), head.last, head.oldest, micros(head.oldest_at)];
+        db.run(sql!("stream_put"), params).map(drop)
+    }
+
+    fn delete(&self, db: Db<'_, '_>, ns: i64) -> Result<()> {
+        db.run(sql!("stream_delete"), params![ns, self.stream.as_str()]).map(drop)
+    }
+}
+
+pub(crate) fn read_stream(cells: &mut Cells<'_, '_>) -> Result<StreamRow> {
+    Ok(StreamRow { stream: cells.parse()?, head: read_head(cells)? })
+}
+
+fn read_head(cells: &mut Cells<'_, '_>) -> Result<Head> {
+    Ok(Head { last: cells.get()?, oldest: cells.get()?, oldest_at: cells.maybe_time()? })
+}
+
+pub(crate) fn read_event(cells: &mut Cells<'_, '_>) -> Result<Event> {
+    Ok(Event {
+        stream: cells.parse()?,
+        seq: cells.get()?,
+        position: Position(cells.text()?),
+        at: cells.time()?,
+        kind: cells.text()?,
+        actor: cells.maybe_text()?,
+        data: cells.maybe_json()?,
+    })
+}
+
+/// The head of any stream.
+pub(crate) fn head(db: Db<'_, '_>, ns: i64, stream: &StreamName) -> Result<Head> {
+    let head = match stream.task() {
+        Some(task) => db.first(sql!("task_head"), params![ns, id(task)], read_head)?,
+        None => StreamRow::get(db, ns, stream)?.map(|row| row.head),
+    };
+    Ok(head.unwrap_or_default())
+}
+
+/// Writes an event at its position.
+pub(crate) fn insert(db: Db<'_, '_>, ns: i64, event: &Appending, position: &Position) -> Result<()> {
+    let stream = event.stream.as_str();
+    let (at, data) = (event.at.as_micros(), text(event.data.as_ref()));
+    let category = event.stream.category();
+    let params = params![ns, stream, event.seq, category, position.0, at, event.kind, event.actor, data];
+    db.run(sql!("event_insert"), params).map(drop)
+}
+
+/// Removes a prefix of a stream, and remembers how far.
+pub(crate) fn trim(db: Db<'_, '_>, ns: i64, trim: &Trim) -> Result<()> {
+    let range = params![ns, trim.stream.as_str(), trim.up_to];
+    let last = db.first(sql!("trim_last"), range, |cells| cells.maybe_text())?.flatten();
+    let Some(last) = last else { return Ok(()) };
+    db.run(sql!("trim_begin"), range)?;
+    db.run(sql!("trim_events"), range)?;
+    db.run(sql!("trim_end"), params![ns, trim.stream.as_str()])?;
+    let category = trim.stream.category();
+    let number = trims(db, ns, category)?.count() + 1;
+    db.run(sql!("trims_outdone"), params![ns, category, last])?;
+    db.run(sql!("trim_note"), params![ns, category, number, last]).map(drop)
+}
+
+/// What was trimmed away from a category.
+pub(crate) fn trims(db: Db<'_, '_>, ns: i64, category: &str) -> Result<Trims> {
+    let read =
+        |cells: &mut Cells<'_, '_>| Ok(TrimMark { number: cells.get()?, position: Position(cells.text()?) });
+    db.all(sql!("trims_get"), params![ns, category], read).map(Trims)
+}
+
+/// Puts back what a dump says was trimmed away.
+pub(crate) fn restore_trims(db: Db<'_, '_>, ns: i64, category: &str, trims: &Trims) -> Result<()> {
+    for mark in &trims.0 {
+        db.run(sql!("trim_note"), params![ns, category, mark.number, mark.position.0])?;
+    }
+    Ok(())
+}
+
+/// The position after everything in a category.
+pub(crate) fn latest(db: Db<'_, '_>, ns: i64, category: &str) -> Result<Position> {
+    let last = db.first(sql!("events_latest"), params![ns, category], |cells| cells.maybe_text())?.flatten();
+    Ok(last.map(Position).unwrap_or_default().max(trims(db, ns, category)?.oldest()))
+}
+
+pub(crate) fn event_at(db: Db<'_, '_>, ns: i64, at: &EventAt) -> Result<Option<Arc<Event>>> {
+    let event = db.first(sql!("event_get"), params![ns, at.stream.as_str(), at.seq], read_event)?;
+    Ok(event.map(Arc::new))
+}
+
+pub(crate) fn cut(db: Db<'_, '_>, ns: i64, cut: &Cut) -> Result<CutPoint> {
+    let stream = cut.stream.as_str();
+    let read = |cells: &mut Cells<'_, '_>| Ok((cells.get::<u64>()?, cells.time()?));
+    Ok(match cut.at {
+        CutAt::Seq(up_to) => {
+            // A number beyond what a stream can have is past its end.
+            let seq = i64::try_from(up_to).unwrap_or(i64::MAX);
+            let next = db.first(sql!("event_next"), params![ns, stream, seq], read)?;
+            CutPoint { up_to, oldest_at: next.map(|(_, at)| at) }
+        }
+        CutAt::Time(time) => {
+            match db.first(sql!("event_since"), params![ns, stream, time.as_micros()], read)? {
+                Some((seq, at)) => CutPoint { up_to: seq - 1, oldest_at: Some(at) },
+                None => CutPoint { up_to: head(db, ns, &cut.stream)?.last, oldest_at: None },
+            }
+        }
+    })
+}
+
+fn after(db: Db<'_, '_>, ns: i64, stream: &StreamName, seq: u64, limit: usize) -> Result<Vec<Event>> {
+    let seq = i64::try_from(seq).unwrap_or(i64::MAX);
+    db.all(sql!("events_after"), params![ns, stream.as_str(), seq, limit], read_event)
+}
+
+fn of_category(
+    db: Db<'_, '_>,
+    ns: i64,
+    category: &str,
+    after: &Position,
+    limit: usize,
+) -> Result<Vec<Event>> {
+    db.all(sql!("events_of_category"), params![ns, category, after.0, limit], read_event)
+}
+
+pub(crate) fn unread(db: Db<'_, '_>, ns: i64, unread: &Unread) -> Result<UnreadEvents> {
+    let (events, oldest, trims) = match (&unread.source, &unread.after) {
+        (Source::Stream(stream), cursor) => {
+            let oldest = head(db, ns, stream)?.oldest;
+            let seq = if let Some(Cursor::Seq(seq)) = cursor { *seq } else { oldest };
+            (after(db, ns, stream, seq, unread.limit)?, oldest, Trims::default())
+        }
+        (Source::Category(category), cursor) => {
+            let start = Position::default();
+            let position = if let Some(Cursor::Position(position)) = cursor { position } else { &start };
+            (of_category(db, ns, category, position, unread.limit)?, 0, trims(db, ns, category)?)
+        }
+    };
+    Ok(UnreadEvents { events: events.into_iter().map(Arc::new).collect(), oldest, trims })
+}
+
+pub(crate) fn overgrown(
+    db: Db<'_, '_>,
+    ns: i64,
+    overgrown: &Overgrown,
+    now: Timestamp,
+) -> Result<Vec<StreamName>> {
+    let keep = &overgrown.keep;
+    let most = keep.max_length.map(|most| i64::try_from(most).unwrap_or(i64::MAX));
+    let oldest = keep.max_age_seconds.map(|age| (now - age).as_micros());
+    // All names of a category lie between its slash and the character after the slash.
+    let (first, last) = (format!("{}/", overgrown.category), format!("{}0", overgrown.category));
+    let params = params![ns, first, last, most, oldest, overgrown.limit];
+    db.all(sql!("streams_overgrown"), params, |cells| cells.parse())
+}
+
+/// The error of a cursor before which events were trimmed.
+fn compacted(about: &str, oldest: &impl ToString) -> Error {
+    let kind = ErrorKind::Compacted { oldest: oldest.to_string() };
+    Error::new(kind, format!("events of `{about}` after this cursor were trimmed")).about(about)
+}
+
+pub(crate) fn read(db: Db<'_, '_>, ns: i64, read: &StreamRead) -> Result<statehold_core::Result<StreamPage>> {
+    let head = head(db, ns, &read.stream)?;
+    let limit = read.limit as usize;
+    let backward = |before: u64| {
+        let before = i64::try_from(before).unwrap_or(i64::MAX);
+        let params = params![ns, read.stream.as_str(), before, limit];
+        db.all(sql!("events_before"), params, read_event).map(|mut events| {
+            events.reverse();
+            events
+        })
+    };
+    let events = match read.from {
+        ReadFrom::After(seq) if seq < head.oldest => {
+            return Ok(Err(compacted(read.stream.as_str(), &head.oldest)));
+        }
+        ReadFrom::After(seq) => after(db, ns, &read.stream, seq, limit)?,
+        ReadFrom::Oldest => after(db, ns, &read.stream, head.oldest, limit)?,
+        ReadFrom::Before(seq) => backward(seq)?,
+        ReadFrom::Last => backward(u64::MAX)?,
+    };
+    Ok(Ok(StreamPage { events, last_seq: head.last, oldest: head.oldest }))
+}
+
+pub(crate) fn read_category(
+    db: Db<'_, '_>,
+    ns: i64,
+    read: &CategoryRead,
+) -> Result<statehold_core::Result<CategoryPage>> {
+    let trims = trims(db, ns, &read.category)?;
+    let cursor = |position| CategoryCursor { position, trims: trims.count() };
+    let after = match &read.from {
+        CategoryFrom::Latest => {
+            let cursor = cursor(latest(db, ns, &read.category)?);
+            return Ok(Ok(CategoryPage { events: Vec::new(), cursor }));
+        }
+        CategoryFrom::After(after) if trims.missed(&after.position, after.trims) => {
+            return Ok(Err(compacted(&read.category, &trims.oldest())));
+        }
+        CategoryFrom::After(after) => after.position.clone(),
+        CategoryFrom::Oldest => Position::default(),
+    };
+    let events = of_category(db, ns, &read.category, &after, read.limit as usize)?;
+    let cursor = cursor(events.last().map_or(after, |event| event.position.clone()));
+    Ok(Ok(CategoryPage { events, cursor }))
+}
+
+/// The first streams after a name that begin with a prefix, those of tasks included.
+pub(crate) fn list(
+    db: Db<'_, '_>,
+    ns: i64,
+    prefix: &str,
+    after: &str,
+    limit: usize,
+) -> Result<Vec<StreamInfo>> {
+    let mut streams = Vec::new();
+    db.each(sql!("stream_list"), params![ns, after, prefix], |cells| {
+        let row = read_stream(cells)?;
+        let within = row.stream.as_str().starts_with(prefix) && streams.len() < limit;
+        if within {
+            streams.push(StreamInfo { stream: row.stream, last_seq: row.head.last, oldest: row.head.oldest });
+        }
+        Ok(if within { More::Please } else { More::Enough })
+    })?;
+    let end = streams.len() + limit;
+    // Ids begin with a hexadecimal digit, so that what stands before or after all names is told by the name itself.
+    let of_tasks = |name: &str| match name.strip_prefix("task/") {
+        Some(id) => id.to_owned(),
+        None if name < "task/" => String::new(),
+        None => "~".to_owned(),
+    };
+    db.each(sql!("stream_list_of_tasks"), params![ns, of_tasks(after), of_tasks(prefix)], |cells| {
+        let stream = StreamName::of_task(cells.parse::<TaskId>()?);
+        let within = stream.as_str().starts_with(prefix) && streams.len() < end;
+        if within {
+            streams.push(StreamInfo { stream, last_seq: cells.get()?, oldest: cells.get()? });
+        }
+        Ok(if within { More::Please } else { More::Enough })
+    })?;
+    streams.sort_by(|one, two| one.stream.cmp(&two.stream));
+    streams.truncate(limit);
+    Ok(streams)
+}

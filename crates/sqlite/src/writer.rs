@@ -1,0 +1,519 @@
+//! The one thread that writes. It takes every request that waits, decides and writes each of them in one
+//! transaction, commits, and then answers all of them.
+
+use std::cell::RefCell;
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use rusqlite::{Connection, params};
+use statehold_core::model::{Document, Entry, Position};
+use statehold_core::plan::{Context, Effects, Expired, ExpiredKeys, Needs, Rows, Step};
+use statehold_core::query::POLLER_MEMORY;
+use statehold_core::row::{
+    AnswerRow, ChoreRow, DeliveryRow, ExclusiveRow, FloorRow, GroupRow, LockRow, PollerRow, QueueRow,
+    SignalsRow, StreamRow, TaskRow,
+};
+use statehold_core::{Clock, Error, Result, Timestamp};
+use tokio::sync::oneshot;
+
+use crate::rows::{load, store};
+use crate::statements::{Db, Kept, sql};
+use crate::tasks::Counts;
+use crate::wakes::Wakes;
+use crate::{documents, entries, error, groups, locks, queues, streams, tasks};
+
+/// How long one transaction goes on taking requests, so that another process gets its turn.
+const TURN: Duration = Duration::from_millis(5);
+
+/// How long the writer stands back after a turn while other processes have the file open.
+const COURTESY: Duration = Duration::from_millis(1);
+
+/// Something to do within a transaction.
+pub(crate) trait Job: Send {
+    /// Does it. May be called again if the transaction came to nothing.
+    fn decide(&mut self, transaction: &mut Transaction<'_, '_>) -> rusqlite::Result<()>;
+    /// Answers what was decided, once it is committed.
+    fn answer(self: Box<Self>);
+    /// Answers that it came to nothing.
+    fn fail(self: Box<Self>, error: Error);
+}
+
+/// A request that a plan decides.
+pub(crate) struct Planned<T, P> {
+    pub(crate) namespace: String,
+    pub(crate) plan: P,
+    pub(crate) reply: oneshot::Sender<Result<T>>,
+    pub(crate) decided: Option<Result<T>>,
+    /// Whether it is for nothing once its caller has gone.
+    pub(crate) gives: bool,
+}
+
+impl<T, P> Job for Planned<T, P>
+where
+    T: Send,
+    P: Fn(&Rows, &Context<'_>) -> Step<T> + Send,
+{
+    fn decide(&mut self, transaction: &mut Transaction<'_, '_>) -> rusqlite::Result<()> {
+        self.decided = None;
+        if !(self.gives && self.reply.is_closed()) {
+            self.decided = Some(transaction.plan(&self.namespace, &self.plan)?);
+        }
+        Ok(())
+    }
+
+    fn answer(self: Box<Self>) {
+        if let Some(decided) = self.decided {
+            let _ = self.reply.send(decided);
+        }
+    }
+
+    fn fail(self: Box<Self>, error: Error) {
+        let _ = self.reply.send(Err(error));
+    }
+}
+
+/// Where requests wait for the writer.
+#[derive(Default)]
+struct Inbox {
+    waiting: Mutex<Waiting>,
+    arrived: Condvar,
+}
+
+#[derive(Default)]
+struct Waiting {
+    jobs: VecDeque<Box<dyn Job>>,
+    /// The writer is asleep and must be woken.
+    idle: bool,
+    /// Nothing more will come.
+    closed: bool,
+}
+
+impl Inbox {
+    fn lock(&self) -> MutexGuard<'_, Waiting> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// All that waits; sleeps while nothing does. None when nothing more will come.
+    fn wait(&self) -> Option<VecDeque<Box<dyn Job>>> {
+        let mut waiting = self.lock();
+        loop {
+            if !waiting.jobs.is_empty() {
+                return Some(std::mem::take(&mut waiting.jobs));
+            }
+            if waiting.closed {
+                return None;
+            }
+            waiting.idle = true;
+            waiting = self.arrived.wait(waiting).unwrap_or_else(PoisonError::into_inner);
+            waiting.idle = false;
+        }
+    }
+
+    /// All that came meanwhile.
+    fn more(&self) -> VecDeque<Box<dyn Job>> {
+        std::mem::take(&mut self.lock().jobs)
+    }
+}
+
+/// The writer, from outside.
+pub(crate) struct Writer {
+    inbox: Arc<Inbox>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Writer {
+    /// Starts the thread on its own connection.
+    pub(crate) fn start(connection: Connection, clock: Clock, replica: String, wakes: Wakes) -> Result<Self> {
+        let inbox = Arc::<Inbox>::default();
+        let known = RefCell::default();
+        let desk = Desk { inbox: Arc::clone(&inbox), clock, replica, wakes, known };
+        let thread = std::thread::Builder::new()
+            .name("statehold-sqlite".into())
+            .spawn(move || desk.run(connection))
+            .map_err(|e| Error::unavailable("no thread can be started for the writer").caused_by(e))?;
+        Ok(Self { inbox, thread: Some(thread) })
+    }
+
+    /// Hands a request to the writer.
+    pub(crate) fn send(&self, job: Box<dyn Job>) {
+        let mut waiting = self.inbox.lock();
+        waiting.jobs.push_back(job);
+        if waiting.idle {
+            self.inbox.arrived.notify_one();
+        }
+    }
+}
+
+impl Drop for Writer {
+    fn drop(&mut self) {
+        self.inbox.lock().closed = true;
+        self.inbox.arrived.notify_one();
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// The writer, on its thread.
+struct Desk {
+    inbox: Arc<Inbox>,
+    clock: Clock,
+    replica: String,
+    wakes: Wakes,
+    known: RefCell<Known>,
+}
+
+/// What the last transaction knew, good for the next one unless another process has written since.
+#[derive(Default)]
+struct Known {
+    spaces: HashMap<String, Space>,
+    /// Changes when another connection writes.
+    version: i64,
+}
+
+impl Known {
+    /// The most bytes of rows that are kept.
+    const MOST: usize = 8 << 20;
+
+    /// What is still good, given the current version.
+    fn take(&mut self, version: i64) -> HashMap<String, Space> {
+        let spaces = std::mem::take(&mut self.spaces);
+        let weight: usize = spaces.values().map(|space| space.rows.weight()).sum();
+        let good = version == self.version && weight <= Self::MOST;
+        self.version = version;
+        if good { spaces } else { HashMap::new() }
+    }
+}
+
+impl Desk {
+    fn run(self, connection: Connection) {
+        let kept = Kept::new();
+        let db = Db::keeping(&connection, &kept);
+        let mut turn = Instant::now();
+        while let Some(mut jobs) = self.inbox.wait() {
+            while !jobs.is_empty() {
+                if self.wakes.has_peers() && turn.elapsed() > TURN {
+                    std::thread::sleep(COURTESY);
+                    turn = Instant::now();
+                }
+                self.commit_some(db, &mut jobs);
+            }
+        }
+        drop(kept);
+        // The last connection that closes takes the log over into the file; readers are gone by now.
+        let _ = connection.close();
+    }
+
+    /// Takes requests into one transaction until none waits or its time is up. If it comes to nothing, each of
+    /// them gets a transaction of its own, so that none suffers for another.
+    fn commit_some(&self, db: Db<'_, '_>, jobs: &mut VecDeque<Box<dyn Job>>) {
+        let began = Instant::now();
+        let mut group = Vec::with_capacity(jobs.len());
+        let committed = self.transact(db, |transaction| {
+            loop {
+                if jobs.is_empty() {
+                    *jobs = self.inbox.more();
+                }
+                let Some(job) = jobs.pop_front() else { return Ok(()) };
+                group.push(job);
+                if let Some(job) = group.last_mut() {
+                    job.decide(transaction)?;
+                }
+                if began.elapsed() > TURN {
+                    return Ok(());
+                }
+            }
+        });
+        match committed {
+            Ok(()) => group.into_iter().for_each(Job::answer),
+            // Not even a transaction could be begun, so nobody who waits fares better.
+            Err(problem) if group.is_empty() => {
+                let error = error::from(problem);
+                jobs.drain(..).for_each(|job| job.fail(error.clone()));
+            }
+            Err(problem) if group.len() == 1 => {
+                let error = error::from(problem);
+                group.into_iter().for_each(|job| job.fail(error.clone()));
+            }
+            Err(_) => group.into_iter().for_each(|job| self.commit_one(db, job)),
+        }
+    }
+
+    fn commit_one(&self, db: Db<'_, '_>, mut job: Box<dyn Job>) {
+        match self.transact(db, |transaction| job.decide(transaction)) {
+            Ok(()) => job.answer(),
+            Err(problem) => job.fail(error::from(problem)),
+        }
+    }
+
+    /// Runs a transaction, commits it, and wakes who waits for what it did.
+    fn transact(
+        &self,
+        db: Db<'_, '_>,
+        work: impl FnOnce(&mut Transaction<'_, '_>) -> rusqlite::Result<()>,
+    ) -> rusqlite::Result<()> {
+        db.run(sql!("begin_write"), [])?;
+        let version = db.first(sql!("data_version"), [], |cells| cells.get())?.unwrap_or_default();
+        let spaces = self.known.borrow_mut().take(version);
+        let mut transaction =
+            Transaction { db, clock: &self.clock, replica: &self.replica, spaces, accepted: Vec::new() };
+        let done = work(&mut transaction).and_then(|()| transaction.finish());
+        let Transaction { accepted, spaces, .. } = transaction;
+        if let Err(problem) = done.and_then(|()| db.run(sql!("commit"), []).map(drop)) {
+            // Some failures have rolled back already; then there is nothing to roll back.
+            let _ = db.run(sql!("rollback"), []);
+            return Err(problem);
+        }
+        self.known.borrow_mut().spaces = spaces;
+        self.wakes.wake(|| accepted.iter().flat_map(|(namespace, effects)| effects.marks(namespace)));
+        Ok(())
+    }
+}
+
+/// An open transaction.
+pub(crate) struct Transaction<'t, 'c> {
+    db: Db<'t, 'c>,
+    clock: &'t Clock,
+    replica: &'t str,
+    spaces: HashMap<String, Space>,
+    accepted: Vec<(String, Effects)>,
+}
+
+/// What a transaction knows of a namespace.
+pub(crate) struct Space {
+    /// 0 if it is not known to the store yet.
+    ns: i64,
+    rows: Rows,
+    last_position: u64,
+    stored_position: u64,
+    counts: Counts,
+}
+
+impl Transaction<'_, '_> {
+    /// Plans a request, loads what the plan needs, and writes what it leaves.
+    fn plan<T>(
+        &mut self,
+        namespace: &str,
+        plan: impl Fn(&Rows, &Context<'_>) -> Step<T>,
+    ) -> rusqlite::Result<Result<T>> {
+        let db = self.db;
+        let context = Context { now: self.clock.now(), replica: self.replica };
+        let space = Self::space(db, &mut self.spaces, namespace)?;
+        space.rows.forget_lookups();
+        loop {
+            match plan(&space.rows, &context) {
+                Step::Need(needs) => load_needs(db, space.ns, needs, &mut space.rows, context.now)?,
+                Step::Refuse(error) => return Ok(Err(error)),
+                Step::Accept(answer, effects) => {
+                    if !effects.is_empty() {
+                        space.store(db, namespace, &effects)?;
+                        space.rows.stored(&effects);
+                        self.accepted.push((namespace.to_owned(), effects));
+                    }
+                    return Ok(Ok(answer));
+                }
+            }
+        }
+    }
+
+    fn space<'s>(
+        db: Db<'_, '_>,
+        spaces: &'s mut HashMap<String, Space>,
+        namespace: &str,
+    ) -> rusqlite::Result<&'s mut Space> {
+        if !spaces.contains_key(namespace) {
+            let (ns, position) = db.namespace(namespace)?.unwrap_or_default();
+            let (rows, counts) = (Rows::default(), Counts::default());
+            let space = Space { ns, rows, last_position: position, stored_position: position, counts };
+            spaces.insert(namespace.to_owned(), space);
+        }
+        spaces.get_mut(namespace).ok_or(rusqlite::Error::InvalidQuery)
+    }
+
+    /// Writes a namespace that must be empty, row by row.
+    pub(crate) fn fill(
+        &mut self,
+        namespace: &str,
+        fill: impl FnOnce(Db<'_, '_>, &mut Space, i64) -> rusqlite::Result<u64>,
+    ) -> rusqlite::Result<Result<u64>> {
+        let db = self.db;
+        let used = db.first(sql!("namespace_used"), [namespace], |_| Ok(()))?.is_some();
+        if used {
+            let message = format!("namespace `{namespace}` is not empty");
+            let error = Error::conflict(namespace, message).hint("load into a namespace with nothing in it");
+            return Ok(Err(error));
+        }
+        let space = Self::space(db, &mut self.spaces, namespace)?;
+        let ns = space.number(db, namespace)?;
+        let filled = fill(db, space, ns)?;
+        space.rows = Rows::default();
+        Ok(Ok(filled))
+    }
+
+    /// Writes what is gathered over the transaction.
+    fn finish(&mut self) -> rusqlite::Result<()> {
+        for space in self.spaces.values_mut() {
+            if space.last_position != space.stored_position {
+                self.db.run(sql!("namespace_position"), params![space.ns, space.last_position])?;
+                space.stored_position = space.last_position;
+            }
+            space.counts.store(self.db, space.ns)?;
+        }
+        Ok(())
+    }
+}
+
+impl Space {
+    /// The number of the namespace, which is given now if it has none.
+    fn number(&mut self, db: Db<'_, '_>, namespace: &str) -> rusqlite::Result<i64> {
+        if self.ns == 0 {
+            self.ns =
+                db.first(sql!("namespace_insert"), [namespace], |cells| cells.get())?.unwrap_or_default();
+        }
+        Ok(self.ns)
+    }
+
+    /// Positions go on above everything that was restored.
+    pub(crate) fn note_position(&mut self, position: &Position) {
+        self.last_position = self.last_position.max(position.number().unwrap_or(0));
+    }
+
+    pub(crate) fn counts(&mut self) -> &mut Counts {
+        &mut self.counts
+    }
+
+    /// Writes what a plan leaves.
+    fn store(&mut self, db: Db<'_, '_>, namespace: &str, effects: &Effects) -> rusqlite::Result<()> {
+        let ns = self.number(db, namespace)?;
+        for group in &effects.cleared {
+            groups::clear(db, ns, group)?;
+        }
+        store(db, ns, &effects.answers)?;
+        store(db, ns, &effects.queues)?;
+        store(db, ns, &effects.pollers)?;
+        store(db, ns, &effects.tasks)?;
+        store(db, ns, &effects.signals)?;
+        store(db, ns, &effects.exclusives)?;
+        store(db, ns, &effects.chores)?;
+        store(db, ns, &effects.locks)?;
+        store(db, ns, &effects.documents)?;
+        store(db, ns, &effects.floors)?;
+        store(db, ns, &effects.entries)?;
+        store(db, ns, &effects.groups)?;
+        store(db, ns, &effects.deliveries)?;
+        store(db, ns, &effects.streams)?;
+        for event in &effects.events {
+            self.last_position += 1;
+            streams::insert(db, ns, event, &Position::from_number(self.last_position))?;
+        }
+        for trim in &effects.trims {
+            streams::trim(db, ns, trim)?;
+        }
+        self.counts.note(&effects.tasks);
+        Ok(())
+    }
+}
+
+/// Loads what a plan is missing.
+fn load_needs(
+    db: Db<'_, '_>,
+    ns: i64,
+    needs: Needs,
+    rows: &mut Rows,
+    now: Timestamp,
+) -> rusqlite::Result<()> {
+    load::<AnswerRow>(db, ns, needs.answers, rows)?;
+    load::<QueueRow>(db, ns, needs.queues, rows)?;
+    load::<PollerRow>(db, ns, needs.pollers, rows)?;
+    load::<TaskRow>(db, ns, needs.tasks, rows)?;
+    load::<SignalsRow>(db, ns, needs.signals, rows)?;
+    load::<ExclusiveRow>(db, ns, needs.exclusives, rows)?;
+    load::<ChoreRow>(db, ns, needs.chores, rows)?;
+    load::<LockRow>(db, ns, needs.locks, rows)?;
+    load::<Document>(db, ns, needs.documents, rows)?;
+    load::<FloorRow>(db, ns, needs.floors, rows)?;
+    load::<Entry>(db, ns, needs.entries, rows)?;
+    load::<GroupRow>(db, ns, needs.groups, rows)?;
+    load::<DeliveryRow>(db, ns, needs.deliveries, rows)?;
+    load::<StreamRow>(db, ns, needs.streams, rows)?;
+    for key in needs.idempotency_keys {
+        let id = db.first(sql!("task_by_idempotency_key"), params![ns, key.0], |cells| cells.id())?;
+        rows.answer(key, id);
+    }
+    for key in needs.child_keys {
+        let params = params![ns, crate::rows::id(key.parent), key.key];
+        let id = db.first(sql!("task_by_child_key"), params, |cells| cells.id())?;
+        rows.answer(key, id);
+    }
+    for set in needs.task_sets {
+        tasks::select(db, ns, set, rows, now)?;
+    }
+    for set in needs.delivery_sets {
+        groups::select(db, ns, set, rows, now)?;
+    }
+    for cut in needs.cuts {
+        let point = streams::cut(db, ns, &cut)?;
+        rows.answer(cut, point);
+    }
+    for unread in needs.unread {
+        let events = streams::unread(db, ns, &unread)?;
+        rows.answer(unread, events);
+    }
+    for at in needs.events_at {
+        let event = streams::event_at(db, ns, &at)?;
+        rows.answer(at, event);
+    }
+    for latest in needs.latest {
+        let position = streams::latest(db, ns, &latest.0)?;
+        rows.answer(latest, position);
+    }
+    for polled in needs.polled {
+        let at = db.first(sql!("polled"), params![ns, polled.0], |cells| cells.maybe_time())?.flatten();
+        rows.answer(polled, at);
+    }
+    for overgrown in needs.overgrown {
+        let streams = streams::overgrown(db, ns, &overgrown, now)?;
+        rows.answer(overgrown, streams);
+    }
+    for limit in needs.expired {
+        let keys = expired(db, ns, limit, rows, now)?;
+        rows.answer(limit, keys);
+    }
+    Ok(())
+}
+
+/// What has expired or is left over, with its rows.
+fn expired(
+    db: Db<'_, '_>,
+    ns: i64,
+    expired: Expired,
+    rows: &mut Rows,
+    now: Timestamp,
+) -> rusqlite::Result<ExpiredKeys> {
+    fn keys<R: statehold_core::plan::Kept>(found: Vec<R>, rows: &mut Rows) -> Vec<R::Key> {
+        let load = |row: R| {
+            let key = row.key();
+            rows.load(key.clone(), Some(Arc::new(row)));
+            key
+        };
+        found.into_iter().map(load).collect()
+    }
+    let due = params![ns, now.as_micros(), expired.limit];
+    let this_minute = params![ns, now.as_micros(), expired.limit, entries::minute(now)];
+    let this_hour = params![ns, now.as_micros(), expired.limit, locks::hour(now)];
+    let silent = params![ns, (now - POLLER_MEMORY).as_micros()];
+    let mut pollers = db.all(sql!("pollers_expired"), silent, queues::read_poller)?;
+    pollers.truncate(expired.limit);
+    let mut chores = queues::chores(db, ns)?;
+    chores.truncate(expired.limit);
+    Ok(ExpiredKeys {
+        documents: keys(db.all(sql!("documents_expired"), due, documents::read)?, rows),
+        entries: keys(db.all(sql!("entries_expired"), this_minute, entries::read)?, rows),
+        locks: keys(db.all(sql!("locks_forgotten"), this_hour, locks::read)?, rows),
+        answers: keys(db.all(sql!("answers_expired"), due, queues::read_answer)?, rows),
+        pollers: keys(pollers, rows),
+        chores: keys(chores, rows),
+    })
+}
