@@ -1,1 +1,1 @@
-SELECT stream, seq, position, at, type, actor, data FROM events WHERE ns = ?1 AND stream = ?2 AND seq = ?3
+SELECT id, position, stream, seq, at, type, actor, data FROM events WHERE ns = ?1 AND stream = ?2 AND seq = ?3

@@ -1,1 +1,2 @@
-SELECT stream, seq, position, at, type, actor, data FROM events WHERE ns = ?1 AND stream = ?2 AND seq < ?3 ORDER BY seq DESC LIMIT ?4
+SELECT id, position, stream, seq, at, type, actor, data FROM events
+WHERE ns = ?1 AND stream = ?2 AND seq < ?3 ORDER BY seq DESC LIMIT ?4

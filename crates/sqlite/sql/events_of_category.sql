@@ -1,2 +1,1 @@
-SELECT stream, seq, position, at, type, actor, data FROM events
-WHERE ns = ?1 AND category = ?2 AND position > ?3 ORDER BY position LIMIT ?4
+SELECT id, position, stream, seq, at, type, actor, data FROM events WHERE id > ?1 AND id <= ?2 ORDER BY id LIMIT ?3

@@ -1,1 +1,1 @@
-SELECT ns, last_position FROM namespaces WHERE name = ?1
+SELECT ns, last_position, loaded, ahead FROM namespaces WHERE name = ?1

@@ -18,6 +18,7 @@ use tokio::sync::oneshot;
 
 use crate::rows::{Cells, More, Table};
 use crate::statements::{Db, sql};
+use crate::streams::Origin;
 use crate::writer::{Job, Space, Transaction};
 use crate::{documents, entries, groups, locks, queues, streams, tasks};
 
@@ -74,7 +75,12 @@ fn unwritable(problem: std::io::Error) -> Error {
 }
 
 /// Writes everything in a namespace, in an order in which it can be loaded.
-pub(crate) fn write(db: Db<'_, '_>, ns: i64, write: &mut dyn FnMut(Record) -> Result<()>) -> SqlResult<()> {
+pub(crate) fn write(
+    db: Db<'_, '_>,
+    ns: i64,
+    origin: Origin,
+    write: &mut dyn FnMut(Record) -> Result<()>,
+) -> SqlResult<()> {
     let mut write =
         |record| write(record).map_err(|error| rusqlite::Error::ToSqlConversionFailure(error.into()));
     let mut all = |sql, read: &dyn Fn(&mut Cells<'_, '_>) -> SqlResult<Record>| {
@@ -89,7 +95,7 @@ pub(crate) fn write(db: Db<'_, '_>, ns: i64, write: &mut dyn FnMut(Record) -> Re
     all(sql!("dump_signals"), &|cells| tasks::read_signals(cells).map(Record::Signals))?;
     all(sql!("dump_exclusives"), &|cells| tasks::read_exclusive(cells).map(Record::Exclusive))?;
     all(sql!("dump_streams"), &|cells| streams::read_stream(cells).map(Record::Stream))?;
-    all(sql!("dump_events"), &|cells| streams::read_event(cells).map(Record::Event))?;
+    all(sql!("dump_events"), &|cells| streams::read_event(cells, origin).map(Record::Event))?;
     for mark in trims(db, ns)? {
         write(Record::Category(mark))?;
     }
@@ -187,10 +193,7 @@ fn restore(db: Db<'_, '_>, space: &mut Space, ns: i64, record: &Record) -> SqlRe
         Record::Signals(row) => row.put(db, ns, None),
         Record::Exclusive(row) => row.put(db, ns, None),
         Record::Stream(row) => row.put(db, ns, None),
-        Record::Event(event) => {
-            space.note_position(&event.position);
-            streams::insert(db, ns, &appending(event), &event.position)
-        }
+        Record::Event(event) => space.restore(db, &appending(event), &event.position),
         Record::Category(mark) => {
             space.note_position(&mark.trims.oldest());
             streams::restore_trims(db, ns, &mark.category, &mark.trims)

@@ -13,6 +13,13 @@ pub(crate) fn from(problem: rusqlite::Error) -> Error {
                 .cloned()
                 .unwrap_or_else(|| Error::corrupt(problem.to_string()));
         }
+        // The log has it, perhaps whole, but the longer index that the log needs finds no room.
+        rusqlite::Error::SqliteFailure(failure, _)
+            if failure.extended_code == rusqlite::ffi::SQLITE_IOERR_SHMSIZE =>
+        {
+            Error::unavailable("the disk is full; whether the request was stored is not known")
+                .hint("make room on the disk of the database; it goes on by itself")
+        }
         rusqlite::Error::SqliteFailure(failure, _) => of_code(failure.code, &problem),
         rusqlite::Error::FromSqlConversionFailure(..)
         | rusqlite::Error::InvalidColumnType(..)

@@ -200,7 +200,7 @@ impl Inner {
         if let Some(number) = known {
             return Ok(number);
         }
-        let Some((number, _)) = db.namespace(namespace)? else { return Ok(0) };
+        let Some((number, ..)) = db.namespace(namespace)? else { return Ok(0) };
         let mut known = self.namespaces.write().unwrap_or_else(PoisonError::into_inner);
         known.insert(namespace.to_owned(), number);
         Ok(number)
@@ -376,9 +376,11 @@ impl Backend for Sqlite {
 
     async fn dump(&self, namespace: &str) -> Result<BoxStream<'static, Result<Record>>> {
         let mut spool = dump::Spool::beside(&self.0.path)?;
+        let name = namespace.to_owned();
         let spooled = self.read_long(namespace, move |db, ns| {
+            let origin = db.namespace(&name)?.unwrap_or_default().2;
             let mut records = spool.writer();
-            dump::write(db, ns, &mut |record| records.write(&record))?;
+            dump::write(db, ns, origin, &mut |record| records.write(&record))?;
             Ok(records.finish().map(|()| spool))
         });
         dump::stream(spooled.await??)

@@ -229,6 +229,8 @@ fn mode_note(_: &Path) -> Option<String> {
 fn connect(path: &Path) -> Result<Connection> {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let mut connection = Connection::open_with_flags(path, flags).map_err(error::from)?;
+    // A file that is refused is left as it is: whoever closes it last would take its log over into it.
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true).map_err(error::from)?;
     configure(&mut connection).map_err(error::from)?;
     Ok(connection)
 }
@@ -258,7 +260,12 @@ fn wait_for_turn(tries: i32) -> bool {
 /// The writer's connection, once the file is known to be sound, ours, and up to date.
 fn prepare(config: &Config, ended_badly: bool) -> Result<Connection> {
     let path = &config.path;
+    check_head(path)?;
     let connection = connect(path)?;
+    if connection.is_readonly(rusqlite::MAIN_DB).map_err(error::from)? {
+        return Err(Error::unavailable("the database cannot be written: it is read-only")
+            .hint("check the mode and owner of the file, of its folder, and how the disk is mounted"));
+    }
     connection.pragma_update(None, "cache_size", -WRITER_CACHE_KIB).map_err(error::from)?;
     identify(&connection, path)?;
     if config.recover {
@@ -274,7 +281,15 @@ fn prepare(config: &Config, ended_badly: bool) -> Result<Connection> {
         return Err(Error::unsupported(message).hint("put the file on a local disk"));
     }
     migrations::run(&connection, config.migrate, config.clock.now())?;
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, false).map_err(error::from)?;
     Ok(connection)
+}
+
+/// SQLite takes a file of one byte for an empty one.
+fn check_head(path: &Path) -> Result<()> {
+    let one = fs::metadata(path).map_err(|e| unusable(path, e))?.len() == 1;
+    let not_a_database = rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_NOTADB);
+    if one { Err(error::from(rusqlite::Error::SqliteFailure(not_a_database, None))) } else { Ok(()) }
 }
 
 /// Refuses what is not Statehold's, and what is of a later release.
@@ -391,7 +406,13 @@ fn set_aside(path: &Path, alone: bool, clock: &Clock) -> Result<String> {
         return Err(Error::corrupt(message).hint("stop the other process first, then recover"));
     }
     let date: String = clock.now().to_string().chars().filter(char::is_ascii_alphanumeric).take(15).collect();
-    let aside = beside(path, &format!(".damaged-{date}"));
+    let mut aside = beside(path, &format!(".damaged-{date}"));
+    for number in 2.. {
+        if !aside.exists() {
+            break;
+        }
+        aside = beside(path, &format!(".damaged-{date}-{number}"));
+    }
     for suffix in ["-wal", "-shm", ""] {
         match fs::rename(beside(path, suffix), beside(&aside, suffix)) {
             Err(problem) if problem.kind() != io::ErrorKind::NotFound => return Err(unusable(path, problem)),

@@ -13,6 +13,7 @@ use statehold_core::row::{Change, RequestHash};
 use statehold_core::{Json, Seconds, Timestamp};
 
 use crate::statements::{Db, Sql, sql};
+use crate::streams::Origin;
 
 impl Db<'_, '_> {
     /// Runs a statement that answers nothing.
@@ -64,9 +65,12 @@ impl Db<'_, '_> {
         Ok(all)
     }
 
-    /// The number of a namespace, and that of its last position.
-    pub(crate) fn namespace(self, name: &str) -> Result<Option<(i64, u64)>> {
-        self.first(sql!("namespace_get"), [name], |cells| Ok((cells.get()?, cells.get()?)))
+    /// The number of a namespace, that of its last position, and where its positions begin.
+    pub(crate) fn namespace(self, name: &str) -> Result<Option<(i64, u64, Origin)>> {
+        self.first(sql!("namespace_get"), [name], |cells| {
+            let (ns, position) = (cells.get()?, cells.get()?);
+            Ok((ns, position, Origin { loaded: cells.get()?, ahead: cells.get()? }))
+        })
     }
 }
 

@@ -38,11 +38,78 @@ fn read_head(cells: &mut Cells<'_, '_>) -> Result<Head> {
     Ok(Head { last: cells.get()?, oldest: cells.get()?, oldest_at: cells.maybe_time()? })
 }
 
-pub(crate) fn read_event(cells: &mut Cells<'_, '_>) -> Result<Event> {
+/// How many events a namespace can number: the lower bits of an event's id; the others are its category's.
+const NUMBERS: i64 = (1 << 40) - 1;
+
+/// Where the positions of a namespace's own events stand, after what was loaded into it.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Origin {
+    /// How many events were loaded, with the positions that they had.
+    pub(crate) loaded: i64,
+    /// What the positions of later ones are ahead of their numbers.
+    pub(crate) ahead: i64,
+}
+
+impl Origin {
+    /// The number of the event at a position that this store gave; none if it was loaded.
+    fn number(self, position: &Position) -> Option<i64> {
+        let number = i64::try_from(position.number()?).ok()?.saturating_sub(self.ahead);
+        (number > self.loaded).then_some(number.min(NUMBERS))
+    }
+
+    /// The position of an event, by its id and the position that it was loaded with.
+    fn position(self, id: i64, loaded: Option<String>) -> Position {
+        let own = || Position::from_number((id & NUMBERS).saturating_add(self.ahead).unsigned_abs());
+        loaded.map_or_else(own, Position)
+    }
+}
+
+/// A category of a namespace.
+#[derive(Clone, Copy)]
+pub(crate) struct Category {
+    number: i64,
+    origin: Origin,
+}
+
+impl Category {
+    fn get(db: Db<'_, '_>, ns: i64, name: &str) -> Result<Option<Self>> {
+        db.first(sql!("category_get"), params![ns, name], |cells| {
+            let (number, loaded, ahead) = (cells.get()?, cells.get()?, cells.get()?);
+            Ok(Self { number, origin: Origin { loaded, ahead } })
+        })
+    }
+
+    /// The ids that its events can have.
+    fn ids(self) -> (i64, i64) {
+        (self.number << 40, self.number << 40 | NUMBERS)
+    }
+
+    /// The id after which its events after a position come.
+    fn after(self, db: Db<'_, '_>, ns: i64, position: &Position) -> Result<i64> {
+        let (first, _) = self.ids();
+        if let Some(number) = self.origin.number(position) {
+            return Ok(first | number);
+        }
+        if self.origin.loaded == 0 {
+            return Ok(first);
+        }
+        let params = params![ns, self.number, position.0];
+        let next: Option<i64> = db.first(sql!("event_loaded_after"), params, |cells| cells.get())?;
+        Ok(next.map_or(first | self.origin.loaded, |next| next - 1))
+    }
+}
+
+/// The origin of the positions in a namespace; of no importance if it has no such category.
+fn origin(db: Db<'_, '_>, ns: i64, category: &str) -> Result<Origin> {
+    Ok(Category::get(db, ns, category)?.map(|category| category.origin).unwrap_or_default())
+}
+
+pub(crate) fn read_event(cells: &mut Cells<'_, '_>, origin: Origin) -> Result<Event> {
+    let (id, loaded) = (cells.get()?, cells.maybe_text()?);
     Ok(Event {
+        position: origin.position(id, loaded),
         stream: cells.parse()?,
         seq: cells.get()?,
-        position: Position(cells.text()?),
         at: cells.time()?,
         kind: cells.text()?,
         actor: cells.maybe_text()?,
@@ -59,27 +126,44 @@ pub(crate) fn head(db: Db<'_, '_>, ns: i64, stream: &StreamName) -> Result<Head>
     Ok(head.unwrap_or_default())
 }
 
-/// Writes an event at its position.
-pub(crate) fn insert(db: Db<'_, '_>, ns: i64, event: &Appending, position: &Position) -> Result<()> {
-    let stream = event.stream.as_str();
+/// The number of a category, which is given now if it has none.
+pub(crate) fn category(db: Db<'_, '_>, ns: i64, name: &str) -> Result<i64> {
+    if let Some(category) = Category::get(db, ns, name)? {
+        return Ok(category.number);
+    }
+    let given = db.first(sql!("category_insert"), params![ns, name], |cells| cells.get())?;
+    given.ok_or(rusqlite::Error::QueryReturnedNoRows)
+}
+
+/// Writes an event with its number in the namespace, and the position that it is loaded with.
+pub(crate) fn insert(
+    db: Db<'_, '_>,
+    ns: i64,
+    category: i64,
+    number: i64,
+    event: &Appending,
+    loaded: Option<&Position>,
+) -> Result<()> {
+    let (id, stream) = (category << 40 | number & NUMBERS, event.stream.as_str());
     let (at, data) = (event.at.as_micros(), text(event.data.as_ref()));
-    let category = event.stream.category();
-    let params = params![ns, stream, event.seq, category, position.0, at, event.kind, event.actor, data];
+    let position = loaded.map(|position| position.0.as_str());
+    let params = params![id, ns, stream, event.seq, at, event.kind, event.actor, data, position];
     db.run(sql!("event_insert"), params).map(drop)
 }
 
 /// Removes a prefix of a stream, and remembers how far.
 pub(crate) fn trim(db: Db<'_, '_>, ns: i64, trim: &Trim) -> Result<()> {
     let range = params![ns, trim.stream.as_str(), trim.up_to];
-    let last = db.first(sql!("trim_last"), range, |cells| cells.maybe_text())?.flatten();
-    let Some(last) = last else { return Ok(()) };
+    let category = trim.stream.category();
+    let origin = origin(db, ns, category)?;
+    let position = |cells: &mut Cells<'_, '_>| Ok(origin.position(cells.get()?, cells.maybe_text()?));
+    let Some(last) = db.first(sql!("trim_last"), range, position)? else { return Ok(()) };
     db.run(sql!("trim_begin"), range)?;
     db.run(sql!("trim_events"), range)?;
     db.run(sql!("trim_end"), params![ns, trim.stream.as_str()])?;
-    let category = trim.stream.category();
     let number = trims(db, ns, category)?.count() + 1;
-    db.run(sql!("trims_outdone"), params![ns, category, last])?;
-    db.run(sql!("trim_note"), params![ns, category, number, last]).map(drop)
+    db.run(sql!("trims_outdone"), params![ns, category, last.0])?;
+    db.run(sql!("trim_note"), params![ns, category, number, last.0]).map(drop)
 }
 
 /// What was trimmed away from a category.
@@ -99,12 +183,19 @@ pub(crate) fn restore_trims(db: Db<'_, '_>, ns: i64, category: &str, trims: &Tri
 
 /// The position after everything in a category.
 pub(crate) fn latest(db: Db<'_, '_>, ns: i64, category: &str) -> Result<Position> {
-    let last = db.first(sql!("events_latest"), params![ns, category], |cells| cells.maybe_text())?.flatten();
-    Ok(last.map(Position).unwrap_or_default().max(trims(db, ns, category)?.oldest()))
+    let trimmed = trims(db, ns, category)?.oldest();
+    let Some(category) = Category::get(db, ns, category)? else { return Ok(trimmed) };
+    let (first, last) = category.ids();
+    let position =
+        |cells: &mut Cells<'_, '_>| Ok(category.origin.position(cells.get()?, cells.maybe_text()?));
+    let latest = db.first(sql!("event_latest"), params![first, last], position)?;
+    Ok(latest.unwrap_or_default().max(trimmed))
 }
 
 pub(crate) fn event_at(db: Db<'_, '_>, ns: i64, at: &EventAt) -> Result<Option<Arc<Event>>> {
-    let event = db.first(sql!("event_get"), params![ns, at.stream.as_str(), at.seq], read_event)?;
+    let origin = origin(db, ns, at.stream.category())?;
+    let read = |cells: &mut Cells<'_, '_>| read_event(cells, origin);
+    let event = db.first(sql!("event_get"), params![ns, at.stream.as_str(), at.seq], read)?;
     Ok(event.map(Arc::new))
 }
 
@@ -129,17 +220,16 @@ pub(crate) fn cut(db: Db<'_, '_>, ns: i64, cut: &Cut) -> Result<CutPoint> {
 
 fn after(db: Db<'_, '_>, ns: i64, stream: &StreamName, seq: u64, limit: usize) -> Result<Vec<Event>> {
     let seq = i64::try_from(seq).unwrap_or(i64::MAX);
-    db.all(sql!("events_after"), params![ns, stream.as_str(), seq, limit], read_event)
+    let origin = origin(db, ns, stream.category())?;
+    let read = |cells: &mut Cells<'_, '_>| read_event(cells, origin);
+    db.all(sql!("events_after"), params![ns, stream.as_str(), seq, limit], read)
 }
 
-fn of_category(
-    db: Db<'_, '_>,
-    ns: i64,
-    category: &str,
-    after: &Position,
-    limit: usize,
-) -> Result<Vec<Event>> {
-    db.all(sql!("events_of_category"), params![ns, category, after.0, limit], read_event)
+fn of_category(db: Db<'_, '_>, ns: i64, name: &str, after: &Position, limit: usize) -> Result<Vec<Event>> {
+    let Some(category) = Category::get(db, ns, name)? else { return Ok(Vec::new()) };
+    let (after, (_, last)) = (category.after(db, ns, after)?, category.ids());
+    let read = |cells: &mut Cells<'_, '_>| read_event(cells, category.origin);
+    db.all(sql!("events_of_category"), params![after, last, limit], read)
 }
 
 pub(crate) fn unread(db: Db<'_, '_>, ns: i64, unread: &Unread) -> Result<UnreadEvents> {
@@ -182,13 +272,13 @@ fn compacted(about: &str, oldest: &impl ToString) -> Error {
 pub(crate) fn read(db: Db<'_, '_>, ns: i64, read: &StreamRead) -> Result<statehold_core::Result<StreamPage>> {
     let head = head(db, ns, &read.stream)?;
     let limit = read.limit as usize;
-    let backward = |before: u64| {
+    let backward = |before: u64| -> Result<Vec<Event>> {
         let before = i64::try_from(before).unwrap_or(i64::MAX);
+        let origin = origin(db, ns, read.stream.category())?;
         let params = params![ns, read.stream.as_str(), before, limit];
-        db.all(sql!("events_before"), params, read_event).map(|mut events| {
-            events.reverse();
-            events
-        })
+        let mut events = db.all(sql!("events_before"), params, |cells| read_event(cells, origin))?;
+        events.reverse();
+        Ok(events)
     };
     let events = match read.from {
         ReadFrom::After(seq) if seq < head.oldest => {

@@ -405,6 +405,9 @@ impl Counts {
     }
 }
 
+/// So many pending tasks are found sooner among all tasks than by gathering them.
+const MANY: i64 = 10_000;
+
 /// Gathers the first tasks of a set, from ranges that are each in the set's order.
 struct Gather<'a, 'c> {
     db: Db<'a, 'c>,
@@ -560,24 +563,48 @@ impl Listing<'_> {
         })
     }
 
+    /// Takes tasks that have not ended by the indexes of what they are at; false if those are too many for that.
+    fn gather_open(&mut self, db: Db<'_, '_>, ns: i64) -> Result<bool> {
+        let leased = self.list.owner.is_some()
+            || self.list.heartbeat_from.is_some()
+            || self.list.heartbeat_before.is_some();
+        let asked = if leased { &[Status::Running][..] } else { &self.list.status };
+        if asked.is_empty() || asked.iter().any(|status| status.is_terminal()) {
+            return Ok(false);
+        }
+        let asked = |status| asked.contains(&status);
+        let mut statements = Vec::new();
+        if asked(Status::Pending) {
+            let pending = db.first(sql!("count_pending"), [ns], |cells| cells.get::<i64>())?;
+            if pending.unwrap_or_default() > MANY {
+                return Ok(false);
+            }
+            statements.extend([sql!("task_list_ready"), sql!("task_list_later"), sql!("task_list_in_line")]);
+        }
+        if asked(Status::Running) {
+            statements.push(sql!("task_list_running"));
+        }
+        if asked(Status::Backlog) || asked(Status::Blocked) || asked(Status::Waiting) {
+            statements.push(sql!("task_list_parked"));
+        }
+        for statement in statements {
+            self.gather(db, statement, [ns])?;
+        }
+        Ok(true)
+    }
+
     /// Takes what comes in the order of creation, until the page is full.
     fn scan(&mut self, db: Db<'_, '_>, ns: i64) -> Result<()> {
-        let within = |statuses: &[Status]| {
-            !self.list.status.is_empty() && self.list.status.iter().all(|status| statuses.contains(status))
-        };
-        let open =
-            within(&[Status::Backlog, Status::Blocked, Status::Pending, Status::Running, Status::Waiting])
-                || self.list.owner.is_some()
-                || self.list.heartbeat_from.is_some()
-                || self.list.heartbeat_before.is_some();
-        let badly = within(&[Status::Failed, Status::Cancelled]);
-        let sql = match (self.list.descending, open, badly) {
-            (false, true, _) => sql!("task_list_open"),
-            (true, true, _) => sql!("task_list_open_desc"),
-            (false, false, true) => sql!("task_list_ended_badly"),
-            (true, false, true) => sql!("task_list_ended_badly_desc"),
-            (false, false, false) => sql!("task_list_created"),
-            (true, false, false) => sql!("task_list_created_desc"),
+        if self.gather_open(db, ns)? {
+            return Ok(());
+        }
+        let ended_badly = |status: &Status| matches!(status, Status::Failed | Status::Cancelled);
+        let badly = !self.list.status.is_empty() && self.list.status.iter().all(ended_badly);
+        let sql = match (self.list.descending, badly) {
+            (false, true) => sql!("task_list_ended_badly"),
+            (true, true) => sql!("task_list_ended_badly_desc"),
+            (false, false) => sql!("task_list_created"),
+            (true, false) => sql!("task_list_created_desc"),
         };
         let first = if self.list.descending {
             (i64::MAX, 0, TaskId(Uuid::max()))

@@ -1,15 +1,15 @@
 //! The one thread that writes. It takes every request that waits, decides and writes each of them in one
 //! transaction, commits, and then answers all of them.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use rusqlite::{Connection, params};
-use statehold_core::model::{Document, Entry, Position};
-use statehold_core::plan::{Context, Effects, Expired, ExpiredKeys, Needs, Rows, Step};
+use statehold_core::model::{Document, Entry, Position, StreamName};
+use statehold_core::plan::{Appending, Context, Effects, Expired, ExpiredKeys, Needs, Rows, Step};
 use statehold_core::query::POLLER_MEMORY;
 use statehold_core::row::{
     AnswerRow, ChoreRow, DeliveryRow, ExclusiveRow, FloorRow, GroupRow, LockRow, PollerRow, QueueRow,
@@ -18,14 +18,18 @@ use statehold_core::row::{
 use statehold_core::{Clock, Error, Result, Timestamp};
 use tokio::sync::oneshot;
 
-use crate::rows::{load, store};
+use crate::rows::{Table as _, load, store};
 use crate::statements::{Db, Kept, sql};
+use crate::streams::Origin;
 use crate::tasks::Counts;
 use crate::wakes::Wakes;
 use crate::{documents, entries, error, groups, locks, queues, streams, tasks};
 
 /// How long one transaction goes on taking requests, so that another process gets its turn.
 const TURN: Duration = Duration::from_millis(5);
+
+/// How long a transaction waits for the callers that the last one answered: whoever works in a loop is on the way.
+const LINGER: Duration = Duration::from_micros(100);
 
 /// How long the writer stands back after a turn while other processes have the file open.
 const COURTESY: Duration = Duration::from_millis(1);
@@ -128,7 +132,7 @@ impl Writer {
     pub(crate) fn start(connection: Connection, clock: Clock, replica: String, wakes: Wakes) -> Result<Self> {
         let inbox = Arc::<Inbox>::default();
         let known = RefCell::default();
-        let desk = Desk { inbox: Arc::clone(&inbox), clock, replica, wakes, known };
+        let desk = Desk { inbox: Arc::clone(&inbox), clock, replica, wakes, known, answered: Cell::new(0) };
         let thread = std::thread::Builder::new()
             .name("statehold-sqlite".into())
             .spawn(move || desk.run(connection))
@@ -163,6 +167,8 @@ struct Desk {
     replica: String,
     wakes: Wakes,
     known: RefCell<Known>,
+    /// How many requests the last transaction had.
+    answered: Cell<usize>,
 }
 
 /// What the last transaction knew, good for the next one unless another process has written since.
@@ -213,8 +219,12 @@ impl Desk {
         let mut group = Vec::with_capacity(jobs.len());
         let committed = self.transact(db, |transaction| {
             loop {
-                if jobs.is_empty() {
+                while jobs.is_empty() {
                     *jobs = self.inbox.more();
+                    if jobs.is_empty() && (group.len() >= self.answered.get() || began.elapsed() > LINGER) {
+                        break;
+                    }
+                    std::thread::yield_now();
                 }
                 let Some(job) = jobs.pop_front() else { return Ok(()) };
                 group.push(job);
@@ -226,6 +236,7 @@ impl Desk {
                 }
             }
         });
+        self.answered.set(group.len());
         match committed {
             Ok(()) => group.into_iter().for_each(Job::answer),
             // Not even a transaction could be begun, so nobody who waits fares better.
@@ -248,6 +259,21 @@ impl Desk {
         }
     }
 
+    /// Runs what is in a transaction, which may end either way.
+    fn run_begun(
+        &self,
+        db: Db<'_, '_>,
+        work: impl FnOnce(&mut Transaction<'_, '_>) -> rusqlite::Result<()>,
+    ) -> rusqlite::Result<(HashMap<String, Space>, Vec<(String, Effects)>)> {
+        let version = db.first(sql!("data_version"), [], |cells| cells.get())?.unwrap_or_default();
+        let spaces = self.known.borrow_mut().take(version);
+        let mut transaction =
+            Transaction { db, clock: &self.clock, replica: &self.replica, spaces, accepted: Vec::new() };
+        work(&mut transaction)?;
+        transaction.finish()?;
+        Ok((transaction.spaces, transaction.accepted))
+    }
+
     /// Runs a transaction, commits it, and wakes who waits for what it did.
     fn transact(
         &self,
@@ -255,17 +281,11 @@ impl Desk {
         work: impl FnOnce(&mut Transaction<'_, '_>) -> rusqlite::Result<()>,
     ) -> rusqlite::Result<()> {
         db.run(sql!("begin_write"), [])?;
-        let version = db.first(sql!("data_version"), [], |cells| cells.get())?.unwrap_or_default();
-        let spaces = self.known.borrow_mut().take(version);
-        let mut transaction =
-            Transaction { db, clock: &self.clock, replica: &self.replica, spaces, accepted: Vec::new() };
-        let done = work(&mut transaction).and_then(|()| transaction.finish());
-        let Transaction { accepted, spaces, .. } = transaction;
-        if let Err(problem) = done.and_then(|()| db.run(sql!("commit"), []).map(drop)) {
+        let done = self.run_begun(db, work).and_then(|done| db.run(sql!("commit"), []).map(|_| done));
+        let (spaces, accepted) = done.inspect_err(|_| {
             // Some failures have rolled back already; then there is nothing to roll back.
             let _ = db.run(sql!("rollback"), []);
-            return Err(problem);
-        }
+        })?;
         self.known.borrow_mut().spaces = spaces;
         self.wakes.wake(|| accepted.iter().flat_map(|(namespace, effects)| effects.marks(namespace)));
         Ok(())
@@ -288,6 +308,11 @@ pub(crate) struct Space {
     rows: Rows,
     last_position: u64,
     stored_position: u64,
+    origin: Origin,
+    /// The numbers of categories.
+    categories: HashMap<String, i64>,
+    /// Heads of streams that have moved: written once a transaction, however many events it appends.
+    heads: HashMap<StreamName, Arc<StreamRow>>,
     counts: Counts,
 }
 
@@ -304,7 +329,12 @@ impl Transaction<'_, '_> {
         space.rows.forget_lookups();
         loop {
             match plan(&space.rows, &context) {
-                Step::Need(needs) => load_needs(db, space.ns, needs, &mut space.rows, context.now)?,
+                Step::Need(needs) => {
+                    if needs.reads_streams() {
+                        space.store_heads(db)?;
+                    }
+                    load_needs(db, space.ns, needs, &mut space.rows, context.now)?;
+                }
                 Step::Refuse(error) => return Ok(Err(error)),
                 Step::Accept(answer, effects) => {
                     if !effects.is_empty() {
@@ -324,9 +354,17 @@ impl Transaction<'_, '_> {
         namespace: &str,
     ) -> rusqlite::Result<&'s mut Space> {
         if !spaces.contains_key(namespace) {
-            let (ns, position) = db.namespace(namespace)?.unwrap_or_default();
-            let (rows, counts) = (Rows::default(), Counts::default());
-            let space = Space { ns, rows, last_position: position, stored_position: position, counts };
+            let (ns, position, origin) = db.namespace(namespace)?.unwrap_or_default();
+            let space = Space {
+                ns,
+                rows: Rows::default(),
+                last_position: position,
+                stored_position: position,
+                origin,
+                categories: HashMap::new(),
+                heads: HashMap::new(),
+                counts: Counts::default(),
+            };
             spaces.insert(namespace.to_owned(), space);
         }
         spaces.get_mut(namespace).ok_or(rusqlite::Error::InvalidQuery)
@@ -349,6 +387,12 @@ impl Transaction<'_, '_> {
         let ns = space.number(db, namespace)?;
         let filled = fill(db, space, ns)?;
         space.rows = Rows::default();
+        // What comes now stands above all that was loaded, and is numbered on.
+        let loaded = u64::try_from(space.origin.loaded).unwrap_or_default();
+        space.last_position = space.last_position.max(loaded);
+        let ahead = i64::try_from(space.last_position - loaded).unwrap_or(i64::MAX);
+        space.origin.ahead = ahead;
+        db.run(sql!("namespace_loaded"), params![ns, loaded, ahead])?;
         Ok(Ok(filled))
     }
 
@@ -359,6 +403,7 @@ impl Transaction<'_, '_> {
                 self.db.run(sql!("namespace_position"), params![space.ns, space.last_position])?;
                 space.stored_position = space.last_position;
             }
+            space.store_heads(self.db)?;
             space.counts.store(self.db, space.ns)?;
         }
         Ok(())
@@ -378,6 +423,39 @@ impl Space {
     /// Positions go on above everything that was restored.
     pub(crate) fn note_position(&mut self, position: &Position) {
         self.last_position = self.last_position.max(position.number().unwrap_or(0));
+    }
+
+    /// Writes an event of a dump, with the position that it had.
+    pub(crate) fn restore(
+        &mut self,
+        db: Db<'_, '_>,
+        event: &Appending,
+        position: &Position,
+    ) -> rusqlite::Result<()> {
+        self.note_position(position);
+        self.origin.loaded += 1;
+        let category = self.category(db, event.stream.category())?;
+        streams::insert(db, self.ns, category, self.origin.loaded, event, Some(position))
+    }
+
+    fn append(&mut self, db: Db<'_, '_>, event: &Appending) -> rusqlite::Result<()> {
+        self.last_position += 1;
+        let number = i64::try_from(self.last_position).unwrap_or(i64::MAX) - self.origin.ahead;
+        let category = self.category(db, event.stream.category())?;
+        streams::insert(db, self.ns, category, number, event, None)
+    }
+
+    fn category(&mut self, db: Db<'_, '_>, name: &str) -> rusqlite::Result<i64> {
+        if let Some(number) = self.categories.get(name) {
+            return Ok(*number);
+        }
+        let number = streams::category(db, self.ns, name)?;
+        self.categories.insert(name.to_owned(), number);
+        Ok(number)
+    }
+
+    fn store_heads(&mut self, db: Db<'_, '_>) -> rusqlite::Result<()> {
+        self.heads.drain().try_for_each(|(_, row)| row.put(db, self.ns, None))
     }
 
     pub(crate) fn counts(&mut self) -> &mut Counts {
@@ -403,10 +481,17 @@ impl Space {
         store(db, ns, &effects.entries)?;
         store(db, ns, &effects.groups)?;
         store(db, ns, &effects.deliveries)?;
-        store(db, ns, &effects.streams)?;
+        for change in &effects.streams {
+            match &change.after {
+                Some(row) => drop(self.heads.insert(change.key.clone(), Arc::clone(row))),
+                None => {
+                    self.heads.remove(&change.key);
+                    store(db, ns, std::slice::from_ref(change))?;
+                }
+            }
+        }
         for event in &effects.events {
-            self.last_position += 1;
-            streams::insert(db, ns, event, &Position::from_number(self.last_position))?;
+            self.append(db, event)?;
         }
         for trim in &effects.trims {
             streams::trim(db, ns, trim)?;

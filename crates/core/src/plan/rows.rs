@@ -193,6 +193,13 @@ tables! {
     }
 }
 
+impl Needs {
+    /// Whether something is asked about streams beyond their rows, for a store that writes these late.
+    pub fn reads_streams(&self) -> bool {
+        !(self.cuts.is_empty() && self.unread.is_empty() && self.overgrown.is_empty())
+    }
+}
+
 impl Rows {
     /// Puts a loaded row, or its absence. What an accepted plan has changed stays.
     pub fn load<R: Kept>(&mut self, key: R::Key, row: Option<Arc<R>>) {

@@ -1,1 +1,0 @@
-SELECT max(position) FROM events WHERE ns = ?1 AND category = ?2

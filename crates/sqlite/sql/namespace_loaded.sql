@@ -1,0 +1,1 @@
+UPDATE namespaces SET loaded = ?2, ahead = ?3 WHERE ns = ?1
