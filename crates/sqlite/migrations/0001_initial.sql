@@ -38,10 +38,9 @@ CREATE TABLE tasks (
     cancel_requested  INTEGER NOT NULL,
     -- When something happens to it by itself, the end of its lease apart.
     timer             INTEGER,
-    -- The lease is there while `owner` is. `token` is the last one given, also after the lease.
+    -- The lease is there while `owner` is, from `started_at` on. `token` is the last one given, also after the lease.
     owner             TEXT,
     token             INTEGER NOT NULL,
-    lease_started_at  INTEGER,
     lease_expires_at  INTEGER,
     heartbeat_at      INTEGER,
     lease_length      INTEGER,
@@ -75,35 +74,40 @@ CREATE TABLE tasks (
     metadata          TEXT,
     progress          TEXT,
     input             TEXT,
-    output            TEXT,
-    PRIMARY KEY (ns, id)
-) STRICT, WITHOUT ROWID;
+    output            TEXT
+) STRICT;
 
+CREATE UNIQUE INDEX tasks_id ON tasks (ns, id);
 CREATE INDEX tasks_ready ON tasks (ns, queue, priority, run_at, id) WHERE turn = 'ready';
-CREATE INDEX tasks_timer ON tasks (ns, queue, timer, id) WHERE timer IS NOT NULL;
-CREATE INDEX tasks_lease ON tasks (ns, queue, lease_expires_at, id) WHERE owner IS NOT NULL;
-CREATE INDEX tasks_claim_key ON tasks (ns, owner, claim_key) WHERE claim_key IS NOT NULL;
-CREATE INDEX tasks_exclusive ON tasks (ns, exclusive_key, turn, priority, run_at, id)
-    WHERE exclusive_key IS NOT NULL;
-CREATE INDEX tasks_keyed ON tasks (ns, queue, id) WHERE exclusive_key IS NOT NULL AND turn <> 'off';
-CREATE UNIQUE INDEX tasks_idempotency ON tasks (ns, idempotency_key) WHERE idempotency_key IS NOT NULL;
-CREATE UNIQUE INDEX tasks_child_key ON tasks (ns, parent, child_key) WHERE child_key IS NOT NULL;
-CREATE INDEX tasks_parent ON tasks (ns, parent, id) WHERE parent IS NOT NULL;
-CREATE INDEX tasks_root ON tasks (ns, root) WHERE root IS NOT NULL;
-CREATE INDEX tasks_thread ON tasks (ns, thread) WHERE thread IS NOT NULL;
-CREATE INDEX tasks_finished ON tasks (ns, finished_at, id) WHERE finished_at IS NOT NULL;
--- Lists in the order of creation. What is pending or running is found by the indexes above, so that the way of a task
--- that is created, claimed and completed touches as few as can be.
 CREATE INDEX tasks_created ON tasks (ns, created_at, id);
-CREATE INDEX tasks_parked ON tasks (ns, created_at, id) WHERE status IN ('backlog', 'blocked', 'waiting');
-CREATE INDEX tasks_ended_badly ON tasks (ns, created_at, id) WHERE status IN ('failed', 'cancelled');
 
--- Who named whom as a dependency.
-CREATE TABLE dependencies (
-    ns         INTEGER NOT NULL,
-    dependency TEXT NOT NULL,
-    task       TEXT NOT NULL,
-    PRIMARY KEY (ns, dependency, task)
+-- Where else tasks are found. A table and not indexes, since each index of a table costs every insert, also of rows that
+-- it does not hold: most tasks that are created, claimed and completed are in here once at a time.
+--
+-- by            key                      first, second
+-- timer         queue                    when something happens to it by itself
+-- lease         queue                    when its lease is over; the highest number if never
+-- claim         owner, newline, key      priority, run_at
+-- in_line       exclusive key            priority, run_at
+-- keyed         queue of a task that is ready or in line, with an exclusive key
+-- exclusive     exclusive key
+-- idempotency   idempotency key
+-- child         parent
+-- child_key     parent, slash, child key
+-- root          top of its family
+-- dependency    what it depends on
+-- thread        thread
+-- finished                               when it ended
+-- parked                                 created_at; in the backlog, blocked or waiting
+-- ended_badly                            created_at; failed or cancelled
+CREATE TABLE task_places (
+    ns     INTEGER NOT NULL,
+    by     TEXT NOT NULL,
+    key    TEXT NOT NULL,
+    first  INTEGER NOT NULL,
+    second INTEGER NOT NULL,
+    task   TEXT NOT NULL,
+    PRIMARY KEY (ns, by, key, first, second, task)
 ) STRICT, WITHOUT ROWID;
 
 -- How many tasks of each status a queue has.
@@ -350,7 +354,7 @@ SELECT n.name AS namespace,
        t.kind,
        t.owner,
        t.attempt,
-       strftime('%Y-%m-%dT%H:%M:%fZ', t.lease_started_at / 1e6, 'unixepoch') AS started_at,
+       strftime('%Y-%m-%dT%H:%M:%fZ', t.started_at / 1e6, 'unixepoch') AS started_at,
        strftime('%Y-%m-%dT%H:%M:%fZ', t.heartbeat_at / 1e6, 'unixepoch') AS heartbeat_at,
        strftime('%Y-%m-%dT%H:%M:%fZ', t.lease_expires_at / 1e6, 'unixepoch') AS lease_expires_at
 FROM tasks t JOIN namespaces n USING (ns)

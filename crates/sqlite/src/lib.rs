@@ -35,9 +35,11 @@ mod dump;
 mod entries;
 mod error;
 mod groups;
+mod lists;
 mod locks;
 mod migrations;
 mod open;
+mod places;
 mod queues;
 mod readers;
 mod rows;
@@ -253,7 +255,7 @@ impl Backend for Sqlite {
     async fn task_list(&self, namespace: &str, list: &TaskList) -> Result<Page<Task>> {
         list.check()?;
         let (after, asked) = (list.place()?, list.clone());
-        let tasks = self.read_long(namespace, move |db, ns| tasks::list(db, ns, &asked, after)).await?;
+        let tasks = self.read_long(namespace, move |db, ns| lists::list(db, ns, &asked, after)).await?;
         Ok(Page::of(tasks, list.limit as usize, |task| list.place_of(task)))
     }
 

@@ -18,12 +18,13 @@ use statehold_core::row::{
 use statehold_core::{Clock, Error, Result, Timestamp};
 use tokio::sync::oneshot;
 
+use crate::places::Alarms;
 use crate::rows::{Table as _, load, store};
 use crate::statements::{Db, Kept, sql};
 use crate::streams::Origin;
 use crate::tasks::Counts;
 use crate::wakes::Wakes;
-use crate::{documents, entries, error, groups, locks, queues, streams, tasks};
+use crate::{documents, entries, error, groups, locks, places, queues, streams};
 
 /// How long one transaction goes on taking requests, so that another process gets its turn.
 const TURN: Duration = Duration::from_millis(5);
@@ -313,6 +314,7 @@ pub(crate) struct Space {
     categories: HashMap<String, i64>,
     /// Heads of streams that have moved: written once a transaction, however many events it appends.
     heads: HashMap<StreamName, Arc<StreamRow>>,
+    alarms: Alarms,
     counts: Counts,
 }
 
@@ -333,7 +335,7 @@ impl Transaction<'_, '_> {
                     if needs.reads_streams() {
                         space.store_heads(db)?;
                     }
-                    load_needs(db, space.ns, needs, &mut space.rows, context.now)?;
+                    load_needs(db, space, needs, context.now)?;
                 }
                 Step::Refuse(error) => return Ok(Err(error)),
                 Step::Accept(answer, effects) => {
@@ -363,6 +365,7 @@ impl Transaction<'_, '_> {
                 origin,
                 categories: HashMap::new(),
                 heads: HashMap::new(),
+                alarms: Alarms::default(),
                 counts: Counts::default(),
             };
             spaces.insert(namespace.to_owned(), space);
@@ -387,6 +390,7 @@ impl Transaction<'_, '_> {
         let ns = space.number(db, namespace)?;
         let filled = fill(db, space, ns)?;
         space.rows = Rows::default();
+        space.alarms = Alarms::default();
         // What comes now stands above all that was loaded, and is numbered on.
         let loaded = u64::try_from(space.origin.loaded).unwrap_or_default();
         space.last_position = space.last_position.max(loaded);
@@ -496,19 +500,15 @@ impl Space {
         for trim in &effects.trims {
             streams::trim(db, ns, trim)?;
         }
+        self.alarms.note(&effects.tasks);
         self.counts.note(&effects.tasks);
         Ok(())
     }
 }
 
 /// Loads what a plan is missing.
-fn load_needs(
-    db: Db<'_, '_>,
-    ns: i64,
-    needs: Needs,
-    rows: &mut Rows,
-    now: Timestamp,
-) -> rusqlite::Result<()> {
+fn load_needs(db: Db<'_, '_>, space: &mut Space, needs: Needs, now: Timestamp) -> rusqlite::Result<()> {
+    let (ns, rows, alarms) = (space.ns, &mut space.rows, &mut space.alarms);
     load::<AnswerRow>(db, ns, needs.answers, rows)?;
     load::<QueueRow>(db, ns, needs.queues, rows)?;
     load::<PollerRow>(db, ns, needs.pollers, rows)?;
@@ -524,16 +524,15 @@ fn load_needs(
     load::<DeliveryRow>(db, ns, needs.deliveries, rows)?;
     load::<StreamRow>(db, ns, needs.streams, rows)?;
     for key in needs.idempotency_keys {
-        let id = db.first(sql!("task_by_idempotency_key"), params![ns, key.0], |cells| cells.id())?;
+        let id = places::by_idempotency_key(db, ns, &key.0)?;
         rows.answer(key, id);
     }
     for key in needs.child_keys {
-        let params = params![ns, crate::rows::id(key.parent), key.key];
-        let id = db.first(sql!("task_by_child_key"), params, |cells| cells.id())?;
+        let id = places::by_child_key(db, ns, key.parent, &key.key)?;
         rows.answer(key, id);
     }
     for set in needs.task_sets {
-        tasks::select(db, ns, set, rows, now)?;
+        places::select(db, ns, set, rows, alarms, now)?;
     }
     for set in needs.delivery_sets {
         groups::select(db, ns, set, rows, now)?;

@@ -35,7 +35,7 @@ pub use lookup::{
     Child, Cut, CutAt, CutPoint, DeliverySelect, DeliverySet, EventAt, Expired, ExpiredKeys, Found,
     Idempotency, Latest, Lookup, Overgrown, Place, Polled, TaskSelect, TaskSet, Unread, UnreadEvents,
 };
-pub use rows::{Appending, Asked, Effects, Kept, Needs, Rows, Trim};
+pub use rows::{Appending, Asked, Effects, Kept, Map, Needs, Rows, Trim};
 
 use crate::batch::{Prepared, Replies};
 use crate::call::{Claim, Claimed, Deliveries, GroupRead, Sweep, Swept};

@@ -1,7 +1,7 @@
 //! What a plan reads and writes: loaded rows, what is still missing, and effects. A backend fills [`Rows`]
 //! with what [`Needs`] asks for and stores what [`Effects`] say.
 
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::lookup::{
@@ -14,29 +14,33 @@ use crate::row::{
     LockRow, PollerRow, QueueRow, Record, SignalsRow, StreamRow, TaskRow,
 };
 
+/// Maps are looked into many times for each request, so they hash quickly; seeds are random, since keys are callers'.
+pub type Map<K, V> = std::collections::HashMap<K, V, foldhash::fast::RandomState>;
+type Set<K> = std::collections::HashSet<K, foldhash::fast::RandomState>;
+
 /// About how many bytes it takes to know that there is no row.
 const ABSENT: usize = 128;
 
 /// A kind of row that plans read and write.
 pub trait Kept: Record {
     /// The loaded rows of this kind.
-    fn loaded(rows: &Rows) -> &HashMap<Self::Key, Option<Arc<Self>>>;
+    fn loaded(rows: &Rows) -> &Map<Self::Key, Option<Arc<Self>>>;
     /// The same, to be filled.
-    fn loaded_mut(rows: &mut Rows) -> &mut HashMap<Self::Key, Option<Arc<Self>>>;
+    fn loaded_mut(rows: &mut Rows) -> &mut Map<Self::Key, Option<Arc<Self>>>;
     /// The changes of this kind.
     fn changes(effects: &mut Effects) -> &mut Vec<Change<Self>>;
     /// The missing keys of this kind.
     fn missing(needs: &mut Needs) -> &mut BTreeSet<Self::Key>;
     /// Where the change of each key is among the changes of this kind.
-    fn places(places: &mut Places) -> &mut HashMap<Self::Key, usize>;
+    fn places(places: &mut Places) -> &mut Map<Self::Key, usize>;
 }
 
 /// A lookup whose answers a plan reads.
 pub trait Asked: Lookup {
     /// The answers that are there.
-    fn answers(rows: &Rows) -> &HashMap<Self, Self::Answer>;
+    fn answers(rows: &Rows) -> &Map<Self, Self::Answer>;
     /// The same, to be filled.
-    fn answers_mut(rows: &mut Rows) -> &mut HashMap<Self, Self::Answer>;
+    fn answers_mut(rows: &mut Rows) -> &mut Map<Self, Self::Answer>;
     /// The lookups that are missing.
     fn asked(needs: &mut Needs) -> &mut BTreeSet<Self>;
 }
@@ -47,12 +51,12 @@ macro_rules! tables {
         /// them. A key with `None` is known to be absent.
         #[derive(Clone, Debug, Default)]
         pub struct Rows {
-            $($table: HashMap<<$row as Record>::Key, Option<Arc<$row>>>,)*
-            $($lookups: HashMap<$lookup, <$lookup as Lookup>::Answer>,)*
+            $($table: Map<<$row as Record>::Key, Option<Arc<$row>>>,)*
+            $($lookups: Map<$lookup, <$lookup as Lookup>::Answer>,)*
             /// The tasks and deliveries that accepted plans changed, which the store does not know yet.
-            pub(super) changed_tasks: HashSet<TaskId>,
-            pub(super) changed_deliveries: HashSet<DeliveryKey>,
-            pub(super) cleared_groups: HashSet<GroupKey>,
+            pub(super) changed_tasks: Set<TaskId>,
+            pub(super) changed_deliveries: Set<DeliveryKey>,
+            pub(super) cleared_groups: Set<GroupKey>,
             weight: usize,
         }
 
@@ -85,22 +89,22 @@ macro_rules! tables {
         }
 
         $(impl Kept for $row {
-            fn loaded(rows: &Rows) -> &HashMap<Self::Key, Option<Arc<Self>>> { &rows.$table }
-            fn loaded_mut(rows: &mut Rows) -> &mut HashMap<Self::Key, Option<Arc<Self>>> { &mut rows.$table }
+            fn loaded(rows: &Rows) -> &Map<Self::Key, Option<Arc<Self>>> { &rows.$table }
+            fn loaded_mut(rows: &mut Rows) -> &mut Map<Self::Key, Option<Arc<Self>>> { &mut rows.$table }
             fn changes(effects: &mut Effects) -> &mut Vec<Change<Self>> { &mut effects.$table }
             fn missing(needs: &mut Needs) -> &mut BTreeSet<Self::Key> { &mut needs.$table }
-            fn places(places: &mut Places) -> &mut HashMap<Self::Key, usize> { &mut places.$table }
+            fn places(places: &mut Places) -> &mut Map<Self::Key, usize> { &mut places.$table }
         })*
 
         /// Where each key's change is among the effects of a plan at work.
         #[derive(Debug, Default)]
         pub struct Places {
-            $($table: HashMap<<$row as Record>::Key, usize>,)*
+            $($table: Map<<$row as Record>::Key, usize>,)*
         }
 
         $(impl Asked for $lookup {
-            fn answers(rows: &Rows) -> &HashMap<Self, Self::Answer> { &rows.$lookups }
-            fn answers_mut(rows: &mut Rows) -> &mut HashMap<Self, Self::Answer> { &mut rows.$lookups }
+            fn answers(rows: &Rows) -> &Map<Self, Self::Answer> { &rows.$lookups }
+            fn answers_mut(rows: &mut Rows) -> &mut Map<Self, Self::Answer> { &mut rows.$lookups }
             fn asked(needs: &mut Needs) -> &mut BTreeSet<Self> { &mut needs.$lookups }
         })*
 

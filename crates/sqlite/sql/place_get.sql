@@ -1,0 +1,1 @@
+SELECT task FROM task_places WHERE ns = ?1 AND by = ?2 AND key = ?3 LIMIT 1

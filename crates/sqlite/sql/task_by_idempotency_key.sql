@@ -1,1 +1,0 @@
-SELECT id FROM tasks WHERE ns = ?1 AND idempotency_key = ?2

@@ -1,0 +1,2 @@
+SELECT tasks.* FROM task_places p CROSS JOIN tasks ON tasks.ns = p.ns AND tasks.id = p.task
+WHERE p.ns = ?1 AND p.by = ?2
