@@ -85,8 +85,3 @@ pub use clock::{Clock, Seconds, Timestamp};
 pub use error::{Error, ErrorKind, Result};
 pub use json::Json;
 pub use status::Status;
-
-/// The examples of the README are run with the tests.
-#[cfg(doctest)]
-#[doc = include_str!("../../../README.md")]
-struct Readme;

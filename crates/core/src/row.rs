@@ -472,7 +472,8 @@ macro_rules! records {
 records! {
     TaskRow, TaskId, |row| row.task.id, {
         let task = &row.task;
-        [&task.input, &task.output, &task.metadata, &task.progress].map(|json| body(json.as_ref())).iter().sum::<usize>()
+        let bodies = [&task.input, &task.output, &task.metadata, &task.progress];
+        size_of::<Self>() + bodies.iter().map(|json| body(json.as_ref())).sum::<usize>()
     };
     SignalsRow, TaskId, |row| row.task, row.kept.iter().map(|signal| body(signal.data.as_ref())).sum::<usize>();
     ExclusiveRow, String, |row| row.key.clone(), 0;

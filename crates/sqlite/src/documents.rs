@@ -64,9 +64,24 @@ impl Table for FloorRow {
     }
 }
 
-/// How large the body of a document is.
-pub(crate) fn size(db: Db<'_, '_>, ns: i64, kind: &str, name: &str) -> Result<usize> {
-    Ok(db.first(sql!("document_size"), params![ns, kind, name], |cells| cells.get())?.unwrap_or_default())
+/// A document with its body, unless that is longer than `most`.
+pub(crate) fn get_short(
+    db: Db<'_, '_>,
+    ns: i64,
+    kind: &str,
+    name: &str,
+    most: usize,
+) -> Result<Option<Short>> {
+    db.first(sql!("document_get_short"), params![ns, kind, name, most], |cells| {
+        let size: usize = cells.get()?;
+        Ok(if size <= most { Short::Whole(Box::new(read(cells)?)) } else { Short::TooLong })
+    })
+}
+
+/// What a short read finds.
+pub(crate) enum Short {
+    Whole(Box<Document>),
+    TooLong,
 }
 
 /// A page of documents, with one more to tell that there is a next one.

@@ -73,6 +73,7 @@ use statehold_core::{Backend, Clock, Error, Result};
 use tokio::sync::oneshot;
 
 pub use config::Config;
+use documents::Short;
 pub use open::Examination;
 use readers::Readers;
 use rows::Table;
@@ -297,12 +298,14 @@ impl Backend for Sqlite {
 
     async fn document_get(&self, namespace: &str, kind: &str, name: &str) -> Result<Option<Document>> {
         let now = self.0.clock.now();
-        let key = DocumentKey { kind: kind.to_owned(), name: name.to_owned() };
-        let size = self.read(namespace, |db, ns| documents::size(db, ns, kind, name))?;
-        let document = if size <= SHORT_BODY {
-            self.read(namespace, |db, ns| Document::get(db, ns, &key))?
-        } else {
-            self.read_long(namespace, move |db, ns| Document::get(db, ns, &key)).await?
+        let short = self.read(namespace, |db, ns| documents::get_short(db, ns, kind, name, SHORT_BODY))?;
+        let document = match short {
+            None => None,
+            Some(Short::Whole(document)) => Some(*document),
+            Some(Short::TooLong) => {
+                let key = DocumentKey { kind: kind.to_owned(), name: name.to_owned() };
+                self.read_long(namespace, move |db, ns| Document::get(db, ns, &key)).await?
+            }
         };
         Ok(document.filter(|document| document.expires_at.is_none_or(|at| at > now)))
     }

@@ -10,7 +10,7 @@ use statehold_core::row::{Change, TaskRow, Turn};
 use statehold_core::{Status, Timestamp};
 use uuid::Uuid;
 
-use crate::rows::{More, id};
+use crate::rows::{More, Table as _, id};
 use crate::statements::{Db, Sql, sql};
 use crate::tasks::read;
 
@@ -137,6 +137,23 @@ impl Gather<'_, '_> {
         })
     }
 
+    /// Takes the first of the ready tasks of a queue.
+    fn ready(&mut self, ns: i64, queue: &str, rows: &mut Rows) -> Result<()> {
+        let (db, mut left) = (self.db, self.most);
+        db.each(sql!("tasks_ready"), params![ns, queue], |cells| {
+            let id = cells.id()?;
+            if rows.known::<TaskRow>(&id).is_none() {
+                rows.load(id, TaskRow::get(db, ns, &id)?.map(Arc::new));
+            }
+            let row = rows.known::<TaskRow>(&id).and_then(Option::as_ref);
+            if let Some(row) = row.filter(|row| self.select.set.contains(row, self.now)) {
+                self.found.insert(self.select.set.place(row), Arc::clone(row));
+                left -= 1;
+            }
+            Ok(if left == 0 { More::Enough } else { More::Please })
+        })
+    }
+
     /// Takes the first of what is found by a key, after a place and up to a first number.
     fn by(&mut self, ns: i64, by: &str, key: &str, after: (i64, Option<TaskId>), up_to: i64) -> Result<()> {
         let task = id(after.1.unwrap_or(TaskId(Uuid::nil())));
@@ -162,15 +179,20 @@ impl Gather<'_, '_> {
     }
 }
 
-/// Up to when nothing happens by itself in each queue, as far as that is known: most claims find nothing that is due.
+/// What is known not to be there, so that it need not be looked for: up to when nothing happens by itself in each queue,
+/// and whether tasks have dependencies at all. Most claims find nothing that is due, and most ends nobody who waits.
 #[derive(Default)]
-pub(crate) struct Alarms(HashMap<String, i64>);
+pub(crate) struct Absent {
+    next: HashMap<String, i64>,
+    /// Whether any task depends on another.
+    dependencies: Option<bool>,
+}
 
-impl Alarms {
+impl Absent {
     /// Whether nothing in these queues is due at a time, so that it need not be looked for.
     fn silent(&mut self, db: Db<'_, '_>, ns: i64, queues: &[String], now: i64) -> Result<bool> {
         for queue in queues {
-            let next = match self.0.get(queue) {
+            let next = match self.next.get(queue) {
                 Some(next) if *next > now => *next,
                 _ => {
                     let next = |by| {
@@ -180,7 +202,7 @@ impl Alarms {
                     };
                     let next = [next("timer")?, next("lease")?].into_iter().flatten().flatten().min();
                     let next = next.unwrap_or(i64::MAX);
-                    self.0.insert(queue.clone(), next);
+                    self.next.insert(queue.clone(), next);
                     next
                 }
             };
@@ -191,10 +213,22 @@ impl Alarms {
         Ok(true)
     }
 
+    /// Whether no task depends on another.
+    fn independent(&mut self, db: Db<'_, '_>, ns: i64) -> Result<bool> {
+        if self.dependencies.is_none() {
+            let any = db.first(sql!("place_any"), params![ns, "dependency"], |_| Ok(()))?;
+            self.dependencies = Some(any.is_some());
+        }
+        Ok(self.dependencies == Some(false))
+    }
+
     /// Takes note of what changed tasks bring.
     pub(crate) fn note(&mut self, changes: &[Change<TaskRow>]) {
         for row in changes.iter().filter_map(|change| change.after.as_ref()) {
-            if let (Some(at), Some(next)) = (row.alarm(), self.0.get_mut(&row.task.queue)) {
+            if !row.task.depends_on.is_empty() {
+                self.dependencies = Some(true);
+            }
+            if let (Some(at), Some(next)) = (row.alarm(), self.next.get_mut(&row.task.queue)) {
                 *next = at.as_micros().min(*next);
             }
         }
@@ -207,12 +241,19 @@ pub(crate) fn select(
     ns: i64,
     select: TaskSelect,
     rows: &mut Rows,
-    alarms: &mut Alarms,
+    absent: &mut Absent,
     now: Timestamp,
 ) -> Result<()> {
-    if let TaskSet::Due { queues: Some(queues) } | TaskSet::LeaseOver { queues: Some(queues) } = &select.set
-        && alarms.silent(db, ns, queues, now.as_micros())?
-    {
+    let nothing = match &select.set {
+        TaskSet::Due { queues: Some(queues) } | TaskSet::LeaseOver { queues: Some(queues) } => {
+            absent.silent(db, ns, queues, now.as_micros())?
+        }
+        TaskSet::Dependents { .. } | TaskSet::LiveDependents { .. } | TaskSet::FailedBy { .. } => {
+            absent.independent(db, ns)?
+        }
+        _ => false,
+    };
+    if nothing {
         rows.answer(select, Found { keys: Vec::new(), complete: true });
         return Ok(());
     }
@@ -224,7 +265,7 @@ pub(crate) fn select(
     match &select.set {
         TaskSet::Ready { queues } => {
             for queue in queues {
-                gather.take(sql!("tasks_ready"), params![ns, queue])?;
+                gather.ready(ns, queue, rows)?;
             }
         }
         TaskSet::Due { queues } => gather.by_queues(ns, "timer", queues.as_ref(), first, now)?,

@@ -18,7 +18,7 @@ use statehold_core::row::{
 use statehold_core::{Clock, Error, Result, Timestamp};
 use tokio::sync::oneshot;
 
-use crate::places::Alarms;
+use crate::places::Absent;
 use crate::rows::{Table as _, load, store};
 use crate::statements::{Db, Kept, sql};
 use crate::streams::Origin;
@@ -31,6 +31,12 @@ const TURN: Duration = Duration::from_millis(5);
 
 /// How long a transaction waits for the callers that the last one answered: whoever works in a loop is on the way.
 const LINGER: Duration = Duration::from_micros(100);
+
+/// How long the writer stays awake after its work: a lone caller's next request comes sooner than a sleeper wakes.
+const AWAKE: Duration = Duration::from_micros(50);
+
+/// How long it takes until a writer without work forgets what it knows.
+const IDLE: Duration = Duration::from_secs(2);
 
 /// How long the writer stands back after a turn while other processes have the file open.
 const COURTESY: Duration = Duration::from_millis(1);
@@ -100,9 +106,19 @@ impl Inbox {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// All that waits; sleeps while nothing does. None when nothing more will come.
-    fn wait(&self) -> Option<VecDeque<Box<dyn Job>>> {
+    /// All that waits; sleeps while nothing does, and calls `idle` if that takes long. None when nothing more will
+    /// come.
+    fn wait(&self, idle: impl FnOnce()) -> Option<VecDeque<Box<dyn Job>>> {
+        let awake = Instant::now();
+        while awake.elapsed() < AWAKE {
+            let jobs = self.more();
+            if !jobs.is_empty() {
+                return Some(jobs);
+            }
+            std::thread::yield_now();
+        }
         let mut waiting = self.lock();
+        let mut idle = Some(idle);
         loop {
             if !waiting.jobs.is_empty() {
                 return Some(std::mem::take(&mut waiting.jobs));
@@ -111,7 +127,18 @@ impl Inbox {
                 return None;
             }
             waiting.idle = true;
-            waiting = self.arrived.wait(waiting).unwrap_or_else(PoisonError::into_inner);
+            let arrived = if idle.is_some() {
+                let slept = self.arrived.wait_timeout(waiting, IDLE).unwrap_or_else(PoisonError::into_inner);
+                if slept.1.timed_out()
+                    && let Some(idle) = idle.take()
+                {
+                    idle();
+                }
+                slept.0
+            } else {
+                self.arrived.wait(waiting).unwrap_or_else(PoisonError::into_inner)
+            };
+            waiting = arrived;
             waiting.idle = false;
         }
     }
@@ -182,7 +209,7 @@ struct Known {
 
 impl Known {
     /// The most bytes of rows that are kept.
-    const MOST: usize = 8 << 20;
+    const MOST: usize = 64 << 20;
 
     /// What is still good, given the current version.
     fn take(&mut self, version: i64) -> HashMap<String, Space> {
@@ -190,7 +217,19 @@ impl Known {
         let weight: usize = spaces.values().map(|space| space.rows.weight()).sum();
         let good = version == self.version && weight <= Self::MOST;
         self.version = version;
-        if good { spaces } else { HashMap::new() }
+        if good {
+            return spaces;
+        }
+        discard(spaces);
+        HashMap::new()
+    }
+}
+
+/// Lets go of rows that are no longer good. Of many that takes a while, for which nobody should wait.
+fn discard(spaces: HashMap<String, Space>) {
+    if !spaces.is_empty() {
+        // If no thread can be had, they are dropped here.
+        let _ = std::thread::Builder::new().name("statehold-discard".into()).spawn(move || drop(spaces));
     }
 }
 
@@ -199,7 +238,7 @@ impl Desk {
         let kept = Kept::new();
         let db = Db::keeping(&connection, &kept);
         let mut turn = Instant::now();
-        while let Some(mut jobs) = self.inbox.wait() {
+        while let Some(mut jobs) = self.inbox.wait(|| discard(self.known.take().spaces)) {
             while !jobs.is_empty() {
                 if self.wakes.has_peers() && turn.elapsed() > TURN {
                     std::thread::sleep(COURTESY);
@@ -314,7 +353,7 @@ pub(crate) struct Space {
     categories: HashMap<String, i64>,
     /// Heads of streams that have moved: written once a transaction, however many events it appends.
     heads: HashMap<StreamName, Arc<StreamRow>>,
-    alarms: Alarms,
+    absent: Absent,
     counts: Counts,
 }
 
@@ -365,7 +404,7 @@ impl Transaction<'_, '_> {
                 origin,
                 categories: HashMap::new(),
                 heads: HashMap::new(),
-                alarms: Alarms::default(),
+                absent: Absent::default(),
                 counts: Counts::default(),
             };
             spaces.insert(namespace.to_owned(), space);
@@ -390,7 +429,7 @@ impl Transaction<'_, '_> {
         let ns = space.number(db, namespace)?;
         let filled = fill(db, space, ns)?;
         space.rows = Rows::default();
-        space.alarms = Alarms::default();
+        space.absent = Absent::default();
         // What comes now stands above all that was loaded, and is numbered on.
         let loaded = u64::try_from(space.origin.loaded).unwrap_or_default();
         space.last_position = space.last_position.max(loaded);
@@ -500,7 +539,7 @@ impl Space {
         for trim in &effects.trims {
             streams::trim(db, ns, trim)?;
         }
-        self.alarms.note(&effects.tasks);
+        self.absent.note(&effects.tasks);
         self.counts.note(&effects.tasks);
         Ok(())
     }
@@ -508,7 +547,7 @@ impl Space {
 
 /// Loads what a plan is missing.
 fn load_needs(db: Db<'_, '_>, space: &mut Space, needs: Needs, now: Timestamp) -> rusqlite::Result<()> {
-    let (ns, rows, alarms) = (space.ns, &mut space.rows, &mut space.alarms);
+    let (ns, rows, absent) = (space.ns, &mut space.rows, &mut space.absent);
     load::<AnswerRow>(db, ns, needs.answers, rows)?;
     load::<QueueRow>(db, ns, needs.queues, rows)?;
     load::<PollerRow>(db, ns, needs.pollers, rows)?;
@@ -532,7 +571,7 @@ fn load_needs(db: Db<'_, '_>, space: &mut Space, needs: Needs, now: Timestamp) -
         rows.answer(key, id);
     }
     for set in needs.task_sets {
-        places::select(db, ns, set, rows, alarms, now)?;
+        places::select(db, ns, set, rows, absent, now)?;
     }
     for set in needs.delivery_sets {
         groups::select(db, ns, set, rows, now)?;

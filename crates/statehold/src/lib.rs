@@ -61,3 +61,8 @@ impl Store {
 pub async fn open(url: &str) -> Result<Arc<dyn Backend>> {
     Store::parse(url)?.open().await
 }
+
+/// The examples of the README are run with the tests.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+struct Readme;

@@ -2,6 +2,7 @@
 //! with what [`Needs`] asks for and stores what [`Effects`] say.
 
 use std::collections::BTreeSet;
+use std::collections::hash_map::Entry as Place;
 use std::sync::Arc;
 
 use super::lookup::{
@@ -154,10 +155,12 @@ macro_rules! tables {
             /// open. Unlike [`accept`](Self::accept), lookups see them in the store.
             pub fn stored(&mut self, effects: &Effects) {
                 $(for change in &effects.$table {
-                    self.weight += change.after.as_ref().map_or(0, |row| row.weight());
-                    self.$table.insert(change.key.clone(), change.after.clone());
+                    self.weight += weight(change.after.as_ref());
+                    let replaced = self.$table.insert(change.key.clone(), change.after.clone());
+                    self.weight -= replaced.map_or(0, |row| weight(row.as_ref()));
                 })*
                 if !effects.cleared.is_empty() {
+                    self.weight -= self.deliveries.values().map(|row| weight(row.as_ref())).sum::<usize>();
                     self.deliveries.clear();
                 }
             }
@@ -197,6 +200,10 @@ tables! {
     }
 }
 
+fn weight<R: Record>(row: Option<&Arc<R>>) -> usize {
+    row.map_or(ABSENT, |row| row.weight())
+}
+
 impl Needs {
     /// Whether something is asked about streams beyond their rows, for a store that writes these late.
     pub fn reads_streams(&self) -> bool {
@@ -207,11 +214,19 @@ impl Needs {
 impl Rows {
     /// Puts a loaded row, or its absence. What an accepted plan has changed stays.
     pub fn load<R: Kept>(&mut self, key: R::Key, row: Option<Arc<R>>) {
-        self.weight += row.as_ref().map_or(ABSENT, |row| row.weight());
-        R::loaded_mut(self).entry(key).or_insert(row);
+        let added = weight(row.as_ref());
+        if let Place::Vacant(place) = R::loaded_mut(self).entry(key) {
+            place.insert(row);
+            self.weight += added;
+        }
     }
 
-    /// About how many bytes were loaded and stored so far, for a store that keeps rows over several commits.
+    /// A row as far as it is known: loaded, or known to be absent.
+    pub fn known<R: Kept>(&self, key: &R::Key) -> Option<&Option<Arc<R>>> {
+        R::loaded(self).get(key)
+    }
+
+    /// About how many bytes the rows take, for a store that keeps them over several commits.
     pub fn weight(&self) -> usize {
         self.weight
     }
