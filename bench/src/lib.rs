@@ -59,7 +59,9 @@ pub async fn run(
     options: &Options,
     progress: impl Fn(&str) + Send + Sync,
 ) -> Result<Report> {
-    let mut lanes = vec![Lane::new("ours", Arc::new(ours::Ours::new(backend)))];
+    let ours = ours::Ours::new(backend);
+    ours.fill(options.present, &progress).await?;
+    let mut lanes = vec![Lane::new("ours", Arc::new(ours))];
     let rivals = store.rivals()?;
     if let Some(rivals) = &rivals {
         lanes.push(Lane::new("limit", Arc::clone(&rivals.limit)));

@@ -36,6 +36,35 @@ impl Ours {
         Self { store: Arc::new(store), slices: AtomicU64::new(0), filled: Mutex::default() }
     }
 
+    /// Puts so many tasks (half of them finished, a quarter future, a quarter ready in other queues), events and
+    /// documents there.
+    pub(crate) async fn fill(&self, count: u64, progress: &(impl Fn(&str) + Sync)) -> Result<()> {
+        const PART: u64 = 20_000;
+        let store = &self.store;
+        let later = statehold_core::Clock::real().now() + Seconds::new(86_400);
+        let task = |number: u64| {
+            let queue = Some(format!("present-{}", number % 100));
+            let run_at = (number % 4 == 1).then_some(later);
+            TaskCreate { queue, run_at, input: Some(store.bodies.input.clone()), ..TaskCreate::new("answer") }
+        };
+        for first in (0..count).step_by(usize::try_from(PART).unwrap_or(1)) {
+            let part = PART.min(count - first);
+            let created = store.run_all(part, |number| task(first + number)).await?;
+            let finished: Vec<_> = created.iter().step_by(2).map(|created| created.task.id).collect();
+            let cancel = |number: u64| command::TaskCancel {
+                id: finished[usize::try_from(number).unwrap_or_default()],
+                force: false,
+                children: false,
+            };
+            store.run_all(finished.len() as u64, cancel).await?;
+            let name = |number: u64| format!("present-{}", first + number);
+            let document = |number| DocumentPut::json("present", name(number), store.bodies.input.clone());
+            store.run_all(part, document).await?;
+            progress(&format!("{} of {count} tasks, events and documents are there", first + part));
+        }
+        Ok(())
+    }
+
     /// Whether the rows of a read operation must be made, which is once.
     fn must_fill(&self, op: Op) -> bool {
         self.filled.lock().unwrap_or_else(PoisonError::into_inner).insert(op)

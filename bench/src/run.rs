@@ -24,6 +24,8 @@ pub struct Options {
     pub rounds: usize,
     /// How long each time.
     pub slice: Duration,
+    /// How many tasks, events and documents are there before.
+    pub present: u64,
 }
 
 impl Default for Options {
@@ -33,6 +35,7 @@ impl Default for Options {
             concurrency: vec![1, 16, 64],
             rounds: 3,
             slice: Duration::from_millis(500),
+            present: 0,
         }
     }
 }

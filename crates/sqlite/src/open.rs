@@ -429,7 +429,7 @@ mod tests {
     #[test]
     fn network_file_systems_are_told_from_local_ones() {
         assert_eq!(network_name(0x6969), Some("NFS"));
-        assert_eq!(network_name(i64::from(0xff53_4d42_u32 as i32)), Some("CIFS"));
+        assert_eq!(network_name(i64::from(0xff53_4d42_u32.cast_signed())), Some("CIFS"));
         for local in [0xef53, 0x5846_5342, 0x9123_683e, 0x0102_1994, 0x794c_7630] {
             assert_eq!(network_name(local), None);
         }

@@ -214,7 +214,7 @@ impl Absent {
     }
 
     /// Whether no task depends on another.
-    fn independent(&mut self, db: Db<'_, '_>, ns: i64) -> Result<bool> {
+    pub(crate) fn independent(&mut self, db: Db<'_, '_>, ns: i64) -> Result<bool> {
         if self.dependencies.is_none() {
             let any = db.first(sql!("place_any"), params![ns, "dependency"], |_| Ok(()))?;
             self.dependencies = Some(any.is_some());
@@ -247,9 +247,6 @@ pub(crate) fn select(
     let nothing = match &select.set {
         TaskSet::Due { queues: Some(queues) } | TaskSet::LeaseOver { queues: Some(queues) } => {
             absent.silent(db, ns, queues, now.as_micros())?
-        }
-        TaskSet::Dependents { .. } | TaskSet::LiveDependents { .. } | TaskSet::FailedBy { .. } => {
-            absent.independent(db, ns)?
         }
         _ => false,
     };

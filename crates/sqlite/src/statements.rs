@@ -130,6 +130,7 @@ statements! {
     "stream_put",
     "streams_overgrown",
     "task_delete",
+    "task_end",
     "task_get",
     "task_head",
     "task_insert",
@@ -194,6 +195,12 @@ pub(crate) struct Kept<'c>(Vec<OnceCell<RefCell<Statement<'c>>>>);
 impl<'c> Kept<'c> {
     pub(crate) fn new() -> Self {
         Self(ALL.iter().map(|_| OnceCell::new()).collect())
+    }
+
+    /// Looks at each statement that was prepared.
+    #[cfg(test)]
+    pub(crate) fn each(&self, mut look: impl FnMut(&Statement<'c>)) {
+        self.0.iter().filter_map(OnceCell::get).for_each(|statement| look(&statement.borrow()));
     }
 
     fn get(&self, connection: &'c Connection, sql: Sql) -> Result<Option<RefMut<'_, Statement<'c>>>> {

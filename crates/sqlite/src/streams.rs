@@ -108,7 +108,7 @@ pub(crate) fn read_event(cells: &mut Cells<'_, '_>, origin: Origin) -> Result<Ev
     let (id, loaded) = (cells.get()?, cells.maybe_text()?);
     Ok(Event {
         position: origin.position(id, loaded),
-        stream: cells.parse()?,
+        stream: StreamName::stored(cells.str()?),
         seq: cells.get()?,
         at: cells.time()?,
         kind: cells.text()?,

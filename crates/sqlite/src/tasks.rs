@@ -221,6 +221,40 @@ fn write_step(row: &TaskRow, db: Db<'_, '_>, ns: i64) -> Result<usize> {
     )
 }
 
+/// Writes the columns that a plain completion changes.
+fn write_end(row: &TaskRow, db: Db<'_, '_>, ns: i64) -> Result<usize> {
+    let task = &row.task;
+    let lease = task.lease.as_ref();
+    db.run(
+        sql!("task_end"),
+        params![
+            ns,
+            id(task.id),
+            task.status.as_str(),
+            task.revision,
+            task.updated_at.as_micros(),
+            micros(task.finished_at),
+            micros(row.timer()),
+            lease.map(|lease| lease.owner.as_str()),
+            micros(row.lease_expiry()),
+            lease.map(|lease| lease.heartbeat_at.as_micros()),
+            length(row.lease_seconds),
+            row.claim_key,
+            row.head.last,
+            micros(row.head.oldest_at),
+            text(task.output.as_ref()),
+        ],
+    )
+}
+
+/// Whether two versions of a task that differ in a plain step are as before a completion and after it.
+fn same_but_for_end(one: &TaskRow, two: &TaskRow) -> bool {
+    one.turn == two.turn
+        && one.task.attempt == two.task.attempt
+        && one.task.started_at == two.task.started_at
+        && one.last_token == two.last_token
+}
+
 /// Whether two versions of a task differ in nothing but what a plain step changes: a start, a completion, a release.
 fn same_but_for_step(one: &TaskRow, two: &TaskRow) -> bool {
     let (a, b) = (&one.task, &two.task);
@@ -292,7 +326,10 @@ impl Table for TaskRow {
                 let (expiry, progress) = (micros(self.lease_expiry()), text(task.progress.as_ref()));
                 db.run(sql!("task_renew"), params![ns, id(task.id), heartbeat_at, expiry, progress])?
             }
-            Some(before) if same_but_for_step(before, self) => write_step(self, db, ns)?,
+            Some(before) if same_but_for_step(before, self) => {
+                let write = if same_but_for_end(before, self) { write_end } else { write_step };
+                write(self, db, ns)?
+            }
             Some(_) => write(self, db, ns, sql!("task_update"))?,
         };
         places::change(db, ns, before, Some(self))
@@ -357,8 +394,11 @@ impl Counts {
             let place = |row: &Arc<TaskRow>| (row.task.queue.clone(), row.task.status);
             let (before, after) = (change.before.as_ref().map(place), change.after.as_ref().map(place));
             if before != after {
-                before.into_iter().for_each(|place| *self.0.entry(place).or_default() -= 1);
-                after.into_iter().for_each(|place| *self.0.entry(place).or_default() += 1);
+                for (place, by) in
+                    before.map(|place| (place, -1)).into_iter().chain(after.map(|place| (place, 1)))
+                {
+                    *self.0.entry(place).or_default() += by;
+                }
             }
         }
     }

@@ -268,7 +268,7 @@ mod peers {
 
         /// Takes a message; false if none came.
         fn take_one(&self) -> bool {
-            let mut message = [0; 1 + 8 * MOST];
+            let mut message = vec![0; 1 + 8 * MOST];
             let Ok(length) = self.socket.recv(&mut message) else { return false };
             let Some((tag, body)) = message[..length].split_first() else { return true };
             let name = || String::from_utf8_lossy(body).into_owned();
@@ -334,7 +334,9 @@ mod peers {
 
         /// Someone who has gone without a word may have changed anything just before.
         fn bury(&self, gone: &[String]) {
-            gone.iter().for_each(|name| self.forget(name));
+            for name in gone {
+                self.forget(name);
+            }
             if !gone.is_empty() {
                 self.hub.wake_all();
             }

@@ -32,6 +32,10 @@ const TURN: Duration = Duration::from_millis(5);
 /// How long a transaction waits for the callers that the last one answered: whoever works in a loop is on the way.
 const LINGER: Duration = Duration::from_micros(100);
 
+/// How many positions a transaction sets apart for the next ones, so that not each has to write how far it got. What is
+/// not used is left out.
+const RESERVE: u64 = 64;
+
 /// How long the writer stays awake after its work: a lone caller's next request comes sooner than a sleeper wakes.
 const AWAKE: Duration = Duration::from_micros(50);
 
@@ -279,14 +283,13 @@ impl Desk {
         self.answered.set(group.len());
         match committed {
             Ok(()) => group.into_iter().for_each(Job::answer),
-            // Not even a transaction could be begun, so nobody who waits fares better.
-            Err(problem) if group.is_empty() => {
+            Err(problem) if group.len() <= 1 => {
                 let error = error::from(problem);
-                jobs.drain(..).for_each(|job| job.fail(error.clone()));
-            }
-            Err(problem) if group.len() == 1 => {
-                let error = error::from(problem);
-                group.into_iter().for_each(|job| job.fail(error.clone()));
+                // If not even a transaction could be begun, nobody who waits fares better.
+                let failed = if group.is_empty() { jobs.drain(..).collect() } else { group };
+                for job in failed {
+                    job.fail(error.clone());
+                }
             }
             Err(_) => group.into_iter().for_each(|job| self.commit_one(db, job)),
         }
@@ -304,14 +307,14 @@ impl Desk {
         &self,
         db: Db<'_, '_>,
         work: impl FnOnce(&mut Transaction<'_, '_>) -> rusqlite::Result<()>,
-    ) -> rusqlite::Result<(HashMap<String, Space>, Vec<(String, Effects)>)> {
+    ) -> rusqlite::Result<Done> {
         let version = db.first(sql!("data_version"), [], |cells| cells.get())?.unwrap_or_default();
         let spaces = self.known.borrow_mut().take(version);
         let mut transaction =
             Transaction { db, clock: &self.clock, replica: &self.replica, spaces, accepted: Vec::new() };
         work(&mut transaction)?;
         transaction.finish()?;
-        Ok((transaction.spaces, transaction.accepted))
+        Ok(Done { spaces: transaction.spaces, accepted: transaction.accepted })
     }
 
     /// Runs a transaction, commits it, and wakes who waits for what it did.
@@ -322,7 +325,7 @@ impl Desk {
     ) -> rusqlite::Result<()> {
         db.run(sql!("begin_write"), [])?;
         let done = self.run_begun(db, work).and_then(|done| db.run(sql!("commit"), []).map(|_| done));
-        let (spaces, accepted) = done.inspect_err(|_| {
+        let Done { spaces, accepted } = done.inspect_err(|_| {
             // Some failures have rolled back already; then there is nothing to roll back.
             let _ = db.run(sql!("rollback"), []);
         })?;
@@ -330,6 +333,12 @@ impl Desk {
         self.wakes.wake(|| accepted.iter().flat_map(|(namespace, effects)| effects.marks(namespace)));
         Ok(())
     }
+}
+
+/// What a transaction leaves.
+struct Done {
+    spaces: HashMap<String, Space>,
+    accepted: Vec<(String, Effects)>,
 }
 
 /// An open transaction.
@@ -347,7 +356,8 @@ pub(crate) struct Space {
     ns: i64,
     rows: Rows,
     last_position: u64,
-    stored_position: u64,
+    /// What the store has: up to here no position is given by anyone else, nor again.
+    reserved_position: u64,
     origin: Origin,
     /// The numbers of categories.
     categories: HashMap<String, i64>,
@@ -368,6 +378,8 @@ impl Transaction<'_, '_> {
         let context = Context { now: self.clock.now(), replica: self.replica };
         let space = Self::space(db, &mut self.spaces, namespace)?;
         space.rows.forget_lookups();
+        let independent = space.absent.independent(db, space.ns)?;
+        space.rows.say_independent(independent);
         loop {
             match plan(&space.rows, &context) {
                 Step::Need(needs) => {
@@ -400,7 +412,7 @@ impl Transaction<'_, '_> {
                 ns,
                 rows: Rows::default(),
                 last_position: position,
-                stored_position: position,
+                reserved_position: position,
                 origin,
                 categories: HashMap::new(),
                 heads: HashMap::new(),
@@ -442,9 +454,9 @@ impl Transaction<'_, '_> {
     /// Writes what is gathered over the transaction.
     fn finish(&mut self) -> rusqlite::Result<()> {
         for space in self.spaces.values_mut() {
-            if space.last_position != space.stored_position {
-                self.db.run(sql!("namespace_position"), params![space.ns, space.last_position])?;
-                space.stored_position = space.last_position;
+            if space.last_position > space.reserved_position {
+                space.reserved_position = space.last_position + RESERVE;
+                self.db.run(sql!("namespace_position"), params![space.ns, space.reserved_position])?;
             }
             space.store_heads(self.db)?;
             space.counts.store(self.db, space.ns)?;
@@ -525,12 +537,11 @@ impl Space {
         store(db, ns, &effects.groups)?;
         store(db, ns, &effects.deliveries)?;
         for change in &effects.streams {
-            match &change.after {
-                Some(row) => drop(self.heads.insert(change.key.clone(), Arc::clone(row))),
-                None => {
-                    self.heads.remove(&change.key);
-                    store(db, ns, std::slice::from_ref(change))?;
-                }
+            if let Some(row) = &change.after {
+                self.heads.insert(change.key.clone(), Arc::clone(row));
+            } else {
+                self.heads.remove(&change.key);
+                store(db, ns, std::slice::from_ref(change))?;
             }
         }
         for event in &effects.events {
@@ -639,4 +650,129 @@ fn expired(
         pollers: keys(pollers, rows),
         chores: keys(chores, rows),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use rusqlite::StatementStatus;
+    use statehold_core::batch::Batch;
+    use statehold_core::call::Claim;
+    use statehold_core::command::{
+        DocumentPut, EntrySet, Op, StreamAppend, TaskCancel, TaskComplete, TaskCreate,
+    };
+    use statehold_core::{Json, Seconds, plan};
+
+    use super::*;
+
+    /// A writer without a thread, on a database in memory.
+    struct Bare<'c> {
+        desk: Desk,
+        kept: Kept<'c>,
+        connection: &'c Connection,
+    }
+
+    impl<'c> Bare<'c> {
+        fn new(connection: &'c Connection) -> Self {
+            crate::migrations::run(connection, true, Timestamp::default()).expect("the schema is made");
+            let desk = Desk {
+                inbox: Arc::default(),
+                clock: Clock::real(),
+                replica: "local".into(),
+                wakes: Wakes::join(Path::new("/nowhere/at/all.db")),
+                known: RefCell::default(),
+                answered: Cell::new(0),
+            };
+            Self { desk, kept: Kept::new(), connection }
+        }
+
+        fn decide<T: Send>(&self, plan: impl Fn(&Rows, &Context<'_>) -> Step<T> + Send) -> T {
+            let (reply, mut answer) = oneshot::channel();
+            let job = Planned { namespace: "n".into(), plan, reply, decided: None, gives: false };
+            // What is kept in memory would hide what a statement costs.
+            self.desk.known.take();
+            let mut decided = None;
+            let db = Db::keeping(self.connection, &self.kept);
+            let mut job = job;
+            let done = self.desk.transact(db, |transaction| {
+                job.decide(transaction)?;
+                decided = job.decided.take();
+                Ok(())
+            });
+            done.expect("it is committed");
+            assert!(answer.try_recv().is_err());
+            decided.expect("it is decided").expect("it is accepted")
+        }
+
+        fn apply<O: Op>(&self, commands: Vec<O>) -> Vec<O::Reply> {
+            let mut batch = Batch::new("n");
+            let handles: Vec<_> = commands.into_iter().map(|command| batch.add(command)).collect();
+            let batch = batch.prepare().expect("the batch is good");
+            let mut replies = self.decide(move |rows, context| plan::apply(&batch, rows, context));
+            handles.into_iter().map(|handle| replies.take(handle).expect("its reply")).collect()
+        }
+
+        /// How many steps SQLite's machine takes for some work.
+        fn steps(&self, work: impl FnOnce(&Self)) -> i64 {
+            self.kept.each(|statement| {
+                statement.reset_status(StatementStatus::VmStep);
+            });
+            work(self);
+            let mut steps = 0;
+            self.kept.each(|statement| steps += i64::from(statement.get_status(StatementStatus::VmStep)));
+            steps
+        }
+    }
+
+    fn create() -> TaskCreate {
+        TaskCreate { queue: Some("q".into()), ..TaskCreate::new("k") }
+    }
+
+    /// What a worker's day consists of.
+    fn day(store: &Bare<'_>, number: usize) {
+        store.apply(vec![create()]);
+        let claim = Claim { limit: 1, ..Claim::new("n", "q", "worker") };
+        let claimed = store.decide(move |rows, context| plan::claim(&claim, rows, context)).tasks.remove(0);
+        let token = claimed.lease.as_ref().expect("a lease").token;
+        store.apply(vec![TaskComplete { id: claimed.id, token, output: None }]);
+        let event = |stream: &str| StreamAppend {
+            stream: stream.parse().expect("a name"),
+            events: vec![statehold_core::command::NewEvent { kind: "said".into(), data: None }],
+            expect_seq: None,
+        };
+        store.apply(vec![event("thread/1")]);
+        store.apply(vec![DocumentPut::json("kind", format!("day-{number}"), Json::null())]);
+        store.apply(vec![EntrySet::new(format!("day-{number}"), Json::null())]);
+    }
+
+    /// Fills the same queue with tasks that are finished, future and blocked, and the rest with as many rows.
+    fn fill(store: &Bare<'_>, count: usize) {
+        for _ in 0..count / 500 {
+            let first = store.apply((0..250).map(|_| create()).collect());
+            let ids: Vec<_> = first.iter().map(|created| created.task.id).collect();
+            let later = Clock::real().now() + Seconds::new(86_400);
+            store.apply((0..125).map(|_| TaskCreate { run_at: Some(later), ..create() }).collect());
+            let parked = store.apply(vec![TaskCreate { backlog: true, ..create() }]).remove(0).task.id;
+            let blocked = || TaskCreate { depends_on: vec![parked], ..create() };
+            store.apply((0..125).map(|_| blocked()).collect());
+            store.apply(ids.iter().map(|id| TaskCancel { id: *id, force: false, children: false }).collect());
+            let name = |prefix: &str, number: usize| format!("{prefix}-{number}-{}", ids[0]);
+            store.apply((0..250).map(|n| DocumentPut::json("kind", name("d", n), Json::null())).collect());
+            store.apply((0..250).map(|n| EntrySet::new(name("e", n), Json::null())).collect());
+        }
+    }
+
+    #[test]
+    fn what_is_there_does_not_make_work_slower() {
+        let connection = Connection::open_in_memory().expect("a database in memory");
+        let store = Bare::new(&connection);
+        fill(&store, 500);
+        day(&store, 0);
+        let few = store.steps(|store| day(store, 1));
+        fill(&store, 20_000);
+        day(&store, 2);
+        let many = store.steps(|store| day(store, 3));
+        assert!(many <= few + few / 10, "{few} steps with few rows, {many} with many");
+    }
 }

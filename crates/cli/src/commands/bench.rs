@@ -29,6 +29,11 @@ pub(crate) struct Bench {
     /// For how long each time
     #[arg(long, default_value = "0.5", value_parser = some_seconds)]
     seconds: Duration,
+    /// How many tasks, events and documents are there before
+    ///
+    /// Compare the latencies of a run with few and one with many: they should hardly differ.
+    #[arg(long, value_name = "ROWS", default_value = "0")]
+    present: u64,
     /// How to show it
     #[arg(short, long, value_enum, default_value_t = Output::Text)]
     output: Output,
@@ -67,8 +72,13 @@ pub(crate) fn run(bench: &Bench) -> ExitCode {
 
 fn measure(bench: &Bench) -> Result<Report> {
     let ops = if bench.op.is_empty() { Op::ALL.to_vec() } else { bench.op.clone() };
-    let options =
-        Options { ops, concurrency: bench.concurrency.clone(), rounds: bench.rounds, slice: bench.seconds };
+    let options = Options {
+        ops,
+        concurrency: bench.concurrency.clone(),
+        rounds: bench.rounds,
+        slice: bench.seconds,
+        present: bench.present,
+    };
     let measured = match &bench.store {
         Store::Memory => statehold_bench::Store::Memory,
         Store::Sqlite(config) => statehold_bench::Store::Sqlite(config.path.clone()),

@@ -57,8 +57,9 @@ async fn examine(doctor: &Doctor) -> Result<bool> {
     } else if doctor.recover {
         config.recover = true;
         let store = Store::Sqlite(config).open().await?;
-        let notes = store.health().await?.notes;
-        notes.iter().for_each(|note| println!("  {note}"));
+        for note in store.health().await?.notes {
+            println!("  {note}");
+        }
         println!("  a new, empty database is in its place");
         return Ok(true);
     } else {

@@ -186,6 +186,11 @@ impl TaskSet {
         }
     }
 
+    /// Whether it is empty while no task depends on another.
+    pub fn is_of_dependencies(&self) -> bool {
+        matches!(self, Self::Dependents { .. } | Self::LiveDependents { .. } | Self::FailedBy { .. })
+    }
+
     /// The place of a task in the set.
     pub fn place(&self, row: &TaskRow) -> Place {
         let id = row.task.id;

@@ -59,6 +59,7 @@ macro_rules! tables {
             pub(super) changed_deliveries: Set<DeliveryKey>,
             pub(super) cleared_groups: Set<GroupKey>,
             weight: usize,
+            pub(super) independent: bool,
         }
 
         /// Rows and lookups that a plan is missing. Load them, each table's keys in order, and plan again.
@@ -219,6 +220,11 @@ impl Rows {
             place.insert(row);
             self.weight += added;
         }
+    }
+
+    /// Says that no stored task depends on another, so that plans need not ask. Most ends of tasks would ask in vain.
+    pub fn say_independent(&mut self, independent: bool) {
+        self.independent = independent;
     }
 
     /// A row as far as it is known: loaded, or known to be absent.
