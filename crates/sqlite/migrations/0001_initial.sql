@@ -211,7 +211,7 @@ CREATE TRIGGER events_go_by_trimming BEFORE DELETE ON events
 WHEN NOT EXISTS (
     SELECT 1 FROM trimming WHERE ns = OLD.ns AND stream = OLD.stream AND up_to >= OLD.seq
 ) BEGIN
-    SELECT raise(ABORT, 'events go by trimming their stream, with `statehold stream trim`');
+    SELECT raise(ABORT, 'events go only by trimming their stream');
 END;
 
 -- What was trimmed away from a category: for each time, the highest position, unless a later time's was higher.

@@ -344,8 +344,13 @@ pub(crate) fn examine(path: &Path) -> Result<Examination> {
         let message = format!("`{}` does not exist", path.display());
         return Err(Error::new(ErrorKind::NotFound, message).hint("check the path"));
     }
+    let had_log = beside(path, "-wal").exists();
     let connection = connect(path).map_err(|e| advised(e, path))?;
     identify(&connection, path).map_err(|e| advised(e, path))?;
+    if !had_log {
+        // There is nothing to take over into the file, and the empty log goes with the connection.
+        connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, false).map_err(error::from)?;
+    }
     let version = migrations::version(&connection).map_err(error::from)?;
     let size = |suffix| fs::metadata(beside(path, suffix)).map_or(0, |file| file.len());
     let mut facts = vec![
@@ -353,7 +358,11 @@ pub(crate) fn examine(path: &Path) -> Result<Examination> {
         format!("{} bytes, and {} in the log", size(""), size("-wal")),
     ];
     facts.extend(mode_note(path));
-    let mut damage = check(&connection, "PRAGMA integrity_check(100)")?;
+    let mut damage = match check(&connection, "PRAGMA integrity_check(100)") {
+        // Too badly damaged for the check to come to its end.
+        Err(error) if is_damage(&error) => vec![error.message().to_owned()],
+        checked => checked?,
+    };
     if damage.is_empty() && version > 0 {
         damage = contradictions(Db::new(&connection)).map_err(error::from)?;
     }
@@ -388,11 +397,14 @@ fn with_advice(damage: &Error, path: &Path) -> Error {
         .and_then(|source| source.downcast_ref::<rusqlite::Error>())
         .and_then(rusqlite::Error::sqlite_error_code)
         == Some(ErrorCode::NotADatabase);
-    let message = if not_a_database {
-        format!("`{shown}` is not a SQLite database")
-    } else {
-        format!("`{shown}` is damaged: {}", damage.message())
-    };
+    if not_a_database {
+        let message = format!("`{shown}` is not a SQLite database");
+        return Error::corrupt(message).hint(
+            "check the path; nothing was changed. If it was Statehold's, restore a backup, or add --recover to set the \
+             file aside and begin a new one",
+        );
+    }
+    let message = format!("`{shown}` is damaged: {}", damage.message());
     Error::corrupt(message).hint(format!(
         "nothing was changed; `statehold doctor --store sqlite:{shown}` tells more; restore a backup, or add \
          --recover to set the file aside and begin a new one"
