@@ -453,7 +453,7 @@ pub struct DocumentKey {
 }
 
 /// About how many bytes a row takes beside its bodies.
-const LIGHT: usize = 512;
+const LIGHT: usize = 256;
 
 fn body(json: Option<&Json>) -> usize {
     json.map_or(0, Json::size)
