@@ -159,6 +159,12 @@ impl Error {
         Self::new(ErrorKind::TooLarge, message).about(key)
     }
 
+    /// `compacted`: events after a cursor were trimmed.
+    pub fn compacted(about: &str, oldest: &impl fmt::Display) -> Self {
+        let kind = ErrorKind::Compacted { oldest: oldest.to_string() };
+        Self::new(kind, format!("events of `{about}` after this cursor were trimmed")).about(about)
+    }
+
     /// `unavailable`: the store cannot be reached.
     pub fn unavailable(message: impl Into<String>) -> Self {
         Self::new(ErrorKind::Unavailable, message)

@@ -20,7 +20,7 @@ use crate::rows::{Cells, More, Table};
 use crate::statements::{Db, sql};
 use crate::streams::Origin;
 use crate::writer::{Job, Space, Transaction};
-use crate::{documents, entries, groups, locks, queues, streams, tasks};
+use crate::{documents, entries, groups, keys, locks, queues, streams, tasks};
 
 /// Records on their way.
 pub(crate) struct Spool(File);
@@ -111,7 +111,7 @@ pub(crate) fn write(
     all(sql!("dump_floors"), &|cells| documents::read_floor(cells).map(Record::Floor))?;
     all(sql!("dump_entries"), &|cells| entries::read(cells).map(Record::Entry))?;
     all(sql!("dump_locks"), &|cells| locks::read(cells).map(Record::Lock))?;
-    all(sql!("dump_answers"), &|cells| queues::read_answer(cells).map(Record::Answer))?;
+    all(sql!("dump_answers"), &|cells| keys::read_answer(cells).map(Record::Answer))?;
     queues::chores(db, ns)?.into_iter().map(Record::Chore).try_for_each(write)
 }
 

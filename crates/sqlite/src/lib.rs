@@ -35,6 +35,7 @@ mod dump;
 mod entries;
 mod error;
 mod groups;
+mod keys;
 mod lists;
 mod locks;
 mod migrations;

@@ -1,11 +1,11 @@
-//! Queues, who asks them for work, stored answers, and left-over work.
+//! Queues, who asks them for work, and left-over work.
 
 use std::collections::BTreeMap;
 
 use rusqlite::{Result, params};
 use statehold_core::model::{Poller, QueueInfo};
 use statehold_core::query::POLLER_MEMORY;
-use statehold_core::row::{AnswerKey, AnswerRow, Chore, ChoreRow, PollerKey, PollerRow, QueueRow};
+use statehold_core::row::{Chore, ChoreRow, PollerKey, PollerRow, QueueRow};
 use statehold_core::{Seconds, Timestamp};
 
 use crate::rows::{Cells, More, Table, id};
@@ -45,31 +45,6 @@ impl Table for PollerRow {
 
     fn delete(&self, db: Db<'_, '_>, ns: i64) -> Result<()> {
         db.run(sql!("poller_delete"), params![ns, self.key.queue, self.key.owner]).map(drop)
-    }
-}
-
-pub(crate) fn read_answer(cells: &mut Cells<'_, '_>) -> Result<AnswerRow> {
-    Ok(AnswerRow {
-        key: AnswerKey { actor: cells.text()?, key: cells.text()? },
-        request: cells.request()?,
-        expires_at: cells.time()?,
-        replies: cells.json()?,
-    })
-}
-
-impl Table for AnswerRow {
-    fn get(db: Db<'_, '_>, ns: i64, key: &AnswerKey) -> Result<Option<Self>> {
-        db.first(sql!("answer_get"), params![ns, key.actor, key.key], read_answer)
-    }
-
-    fn put(&self, db: Db<'_, '_>, ns: i64, _: Option<&Self>) -> Result<()> {
-        let (request, expires_at) = (self.request.as_bytes(), self.expires_at.as_micros());
-        let params = params![ns, self.key.actor, self.key.key, request, expires_at, self.replies.as_str()];
-        db.run(sql!("answer_put"), params).map(drop)
-    }
-
-    fn delete(&self, db: Db<'_, '_>, ns: i64) -> Result<()> {
-        db.run(sql!("answer_delete"), params![ns, self.key.actor, self.key.key]).map(drop)
     }
 }
 

@@ -9,7 +9,7 @@ use statehold_core::query::{
     CategoryCursor, CategoryFrom, CategoryPage, CategoryRead, ReadFrom, StreamPage, StreamRead,
 };
 use statehold_core::row::{Cursor, Head, StreamRow, TrimMark, Trims};
-use statehold_core::{Error, ErrorKind, Timestamp};
+use statehold_core::{Error, Timestamp};
 
 use crate::rows::{Cells, More, Table, id, micros, text};
 use crate::statements::{Db, sql};
@@ -263,12 +263,6 @@ pub(crate) fn overgrown(
     db.all(sql!("streams_overgrown"), params, |cells| cells.parse())
 }
 
-/// The error of a cursor before which events were trimmed.
-fn compacted(about: &str, oldest: &impl ToString) -> Error {
-    let kind = ErrorKind::Compacted { oldest: oldest.to_string() };
-    Error::new(kind, format!("events of `{about}` after this cursor were trimmed")).about(about)
-}
-
 pub(crate) fn read(db: Db<'_, '_>, ns: i64, read: &StreamRead) -> Result<statehold_core::Result<StreamPage>> {
     let head = head(db, ns, &read.stream)?;
     let limit = read.limit as usize;
@@ -282,7 +276,7 @@ pub(crate) fn read(db: Db<'_, '_>, ns: i64, read: &StreamRead) -> Result<stateho
     };
     let events = match read.from {
         ReadFrom::After(seq) if seq < head.oldest => {
-            return Ok(Err(compacted(read.stream.as_str(), &head.oldest)));
+            return Ok(Err(Error::compacted(read.stream.as_str(), &head.oldest)));
         }
         ReadFrom::After(seq) => after(db, ns, &read.stream, seq, limit)?,
         ReadFrom::Oldest => after(db, ns, &read.stream, head.oldest, limit)?,
@@ -305,7 +299,7 @@ pub(crate) fn read_category(
             return Ok(Ok(CategoryPage { events: Vec::new(), cursor }));
         }
         CategoryFrom::After(after) if trims.missed(&after.position, after.trims) => {
-            return Ok(Err(compacted(&read.category, &trims.oldest())));
+            return Ok(Err(Error::compacted(&read.category, &trims.oldest())));
         }
         CategoryFrom::After(after) => after.position.clone(),
         CategoryFrom::Oldest => Position::default(),

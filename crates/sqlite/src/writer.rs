@@ -24,7 +24,7 @@ use crate::statements::{Db, Kept, sql};
 use crate::streams::Origin;
 use crate::tasks::Counts;
 use crate::wakes::Wakes;
-use crate::{documents, entries, error, groups, locks, places, queues, streams};
+use crate::{documents, entries, error, groups, keys as batch_keys, locks, places, queues, streams};
 
 /// How long one transaction goes on taking requests, so that another process gets its turn.
 const TURN: Duration = Duration::from_millis(5);
@@ -265,7 +265,7 @@ impl Desk {
             loop {
                 while jobs.is_empty() {
                     *jobs = self.inbox.more();
-                    if jobs.is_empty() && (group.len() >= self.answered.get() || began.elapsed() > LINGER) {
+                    if !jobs.is_empty() || group.len() >= self.answered.get() || began.elapsed() > LINGER {
                         break;
                     }
                     std::thread::yield_now();
@@ -646,7 +646,7 @@ fn expired(
         documents: keys(db.all(sql!("documents_expired"), due, documents::read)?, rows),
         entries: keys(db.all(sql!("entries_expired"), this_minute, entries::read)?, rows),
         locks: keys(db.all(sql!("locks_forgotten"), this_hour, locks::read)?, rows),
-        answers: keys(db.all(sql!("answers_expired"), due, queues::read_answer)?, rows),
+        answers: keys(db.all(sql!("answers_expired"), due, batch_keys::read_answer)?, rows),
         pollers: keys(pollers, rows),
         chores: keys(chores, rows),
     })

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::space::Space;
 use crate::clock::{Seconds, Timestamp};
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, Result};
 use crate::model::{
     Document, Entry, Event, GroupInfo, Lock, Pending, Poller, Position, QueueInfo, Source, StreamInfo,
     StreamName, Task, TaskId,
@@ -16,12 +16,6 @@ use crate::query::{
     ReadFrom, StreamPage, StreamRead, TaskCounts, TaskList,
 };
 use crate::row::{DocumentKey, GroupKey, PollerRow, TaskRow, Turn};
-
-/// The error of a cursor before which events were trimmed.
-fn compacted(about: &str, oldest: &impl ToString) -> Error {
-    let kind = ErrorKind::Compacted { oldest: oldest.to_string() };
-    Error::new(kind, format!("events of `{about}` after this cursor were trimmed")).about(about)
-}
 
 /// Whether a task could be claimed now.
 fn claimable(row: &TaskRow, now: Timestamp) -> bool {
@@ -117,7 +111,7 @@ impl Space {
         };
         let events = match read.from {
             ReadFrom::After(seq) if seq < head.oldest => {
-                return Err(compacted(read.stream.as_str(), &head.oldest));
+                return Err(Error::compacted(read.stream.as_str(), &head.oldest));
             }
             ReadFrom::After(seq) => forward(seq),
             ReadFrom::Oldest => forward(head.oldest),
@@ -135,7 +129,7 @@ impl Space {
                 return Ok(CategoryPage { events: Vec::new(), cursor: cursor(self.latest(&read.category)) });
             }
             CategoryFrom::After(after) if trims.missed(&after.position, after.trims) => {
-                return Err(compacted(&read.category, &trims.oldest()));
+                return Err(Error::compacted(&read.category, &trims.oldest()));
             }
             CategoryFrom::After(after) => after.position.clone(),
             CategoryFrom::Oldest => Position::default(),
