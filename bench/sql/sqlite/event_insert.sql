@@ -1,2 +1,2 @@
-INSERT INTO events (ns, stream, seq, category, position, at, type, data)
-VALUES (1, ?1, ?2, ?3, ?4, ?5, ?6, ?7)
+INSERT INTO events (ns, stream, seq, at, type, data)
+VALUES (1, ?1, ?2, ?3, ?4, ?5)

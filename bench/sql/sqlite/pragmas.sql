@@ -1,6 +1,5 @@
 -- What crates/sqlite sets, in `open.rs`; keep them equal.
 PRAGMA journal_mode = WAL;
 PRAGMA synchronous = FULL;
-PRAGMA wal_autocheckpoint = 4000;
 PRAGMA trusted_schema = OFF;
 PRAGMA temp_store = MEMORY;

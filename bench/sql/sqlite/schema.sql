@@ -23,10 +23,8 @@ CREATE TABLE tasks (
     expires_at        INTEGER,
     timeout           INTEGER,
     cancel_requested  INTEGER NOT NULL,
-    timer             INTEGER,
     owner             TEXT,
     token             INTEGER NOT NULL,
-    lease_started_at  INTEGER,
     lease_expires_at  INTEGER,
     heartbeat_at      INTEGER,
     lease_length      INTEGER,
@@ -72,15 +70,15 @@ CREATE TABLE streams (
 ) STRICT, WITHOUT ROWID;
 
 CREATE TABLE events (
+    id       INTEGER PRIMARY KEY,
     ns       INTEGER NOT NULL,
     stream   TEXT NOT NULL,
     seq      INTEGER NOT NULL,
-    category TEXT NOT NULL,
-    position TEXT NOT NULL,
     at       INTEGER NOT NULL,
     type     TEXT NOT NULL,
     actor    TEXT,
-    data     TEXT
+    data     TEXT,
+    position TEXT
 ) STRICT;
 
 CREATE UNIQUE INDEX events_stream ON events (ns, stream, seq);

@@ -12,7 +12,8 @@ use rusqlite::{Connection, OptionalExtension as _, Statement, params};
 use statehold_core::{Error, Result};
 use tokio::sync::oneshot;
 
-use super::rows::{self, Clock, Positions, Sql, Statements};
+use super::log::Log;
+use super::rows::{self, Clock, Sql, Statements};
 use super::{File, broken, fill, mark, trace};
 use crate::rival::{Answer, Engine, Job, Query, Trace};
 
@@ -31,29 +32,22 @@ pub(super) struct Limit {
     writer: Option<JoinHandle<()>>,
     readers: Vec<Mutex<Connection>>,
     turn: AtomicUsize,
-    positions: Arc<Positions>,
     file: File,
 }
 
 impl Limit {
     pub(super) fn open(file: File) -> Result<Self> {
-        let (inbox, positions) = (Arc::new(Inbox::default()), Arc::new(Positions::default()));
-        let connection = file.connect()?;
+        let inbox = Arc::new(Inbox::default());
+        let mut connection = file.connect()?;
         connection.execute_batch(PRAGMAS).map_err(broken)?;
+        let log = Log::start(&mut connection, file.connect()?).map_err(broken)?;
         let readers: Result<_> = (0..READERS).map(|_| file.connect().map(Mutex::new)).collect();
-        let (box_, counter) = (Arc::clone(&inbox), Arc::clone(&positions));
+        let box_ = Arc::clone(&inbox);
         let writer = std::thread::Builder::new()
             .name("limit-writer".into())
-            .spawn(move || write_all(&connection, &box_, &counter))
+            .spawn(move || write_all(&connection, &box_, log))
             .map_err(|e| Error::unavailable("the limit's writer cannot be started").caused_by(e))?;
-        Ok(Self {
-            inbox,
-            writer: Some(writer),
-            readers: readers?,
-            turn: AtomicUsize::new(0),
-            positions,
-            file,
-        })
+        Ok(Self { inbox, writer: Some(writer), readers: readers?, turn: AtomicUsize::new(0), file })
     }
 
     /// A reader that nobody uses, the same one if possible, whose pages are warm; or the next one to be free.
@@ -93,7 +87,7 @@ impl Engine for Limit {
         if jobs.is_empty() {
             return Ok(Vec::new());
         }
-        fill(&self.file.connect()?, &self.positions, &jobs).map_err(broken)
+        fill(&self.file.connect()?, &jobs).map_err(broken)
     }
 
     async fn mark(&self) -> Result<i64> {
@@ -167,7 +161,6 @@ struct Kept<'c> {
     statements: Vec<Statement<'c>>,
     heads: HashMap<Arc<str>, Head>,
     moved: Vec<Arc<str>>,
-    positions: &'c Positions,
 }
 
 #[derive(Default)]
@@ -177,10 +170,10 @@ struct Head {
 }
 
 impl<'c> Kept<'c> {
-    fn new(connection: &'c Connection, positions: &'c Positions) -> rusqlite::Result<Self> {
+    fn new(connection: &'c Connection) -> rusqlite::Result<Self> {
         let statements: rusqlite::Result<_> =
             Sql::ALL.iter().map(|sql| connection.prepare(sql.text())).collect();
-        Ok(Self { statements: statements?, heads: HashMap::new(), moved: Vec::new(), positions })
+        Ok(Self { statements: statements?, heads: HashMap::new(), moved: Vec::new() })
     }
 
     /// Writes the heads that moved, each once however often it did.
@@ -217,14 +210,10 @@ impl Statements for Kept<'_> {
         }
         Ok(head.last_seq)
     }
-
-    fn positions(&self) -> &Positions {
-        self.positions
-    }
 }
 
-fn write_all(connection: &Connection, inbox: &Inbox, positions: &Positions) {
-    let Ok(mut writer) = Writer::new(connection, positions) else { return };
+fn write_all(connection: &Connection, inbox: &Inbox, mut log: Log) {
+    let Ok(mut writer) = Writer::new(connection) else { return };
     let mut waiting = Vec::new();
     while inbox.wait(&mut waiting) {
         match writer.transaction(inbox, &mut waiting) {
@@ -237,6 +226,7 @@ fn write_all(connection: &Connection, inbox: &Inbox, positions: &Positions) {
                 replies.for_each(|reply| drop(reply.send(Err(error.to_string()))));
             }
         }
+        log.tend(connection);
     }
 }
 
@@ -250,10 +240,10 @@ struct Writer<'c> {
 }
 
 impl<'c> Writer<'c> {
-    fn new(connection: &'c Connection, positions: &'c Positions) -> rusqlite::Result<Self> {
+    fn new(connection: &'c Connection) -> rusqlite::Result<Self> {
         let begin = connection.prepare("BEGIN IMMEDIATE")?;
         let commit = connection.prepare("COMMIT")?;
-        Ok(Self { begin, commit, rows: Kept::new(connection, positions)?, answered: Vec::new(), before: 0 })
+        Ok(Self { begin, commit, rows: Kept::new(connection)?, answered: Vec::new(), before: 0 })
     }
 
     fn transaction(&mut self, inbox: &Inbox, waiting: &mut Vec<Request>) -> rusqlite::Result<()> {

@@ -1,6 +1,7 @@
 //! Rivals on `SQLite`: each with a file of its own beside ours, with the same settings.
 
 mod limit;
+mod log;
 mod naive;
 mod rows;
 
@@ -16,7 +17,7 @@ use crate::rival::{Answer, Job, Rival, Trace};
 use crate::store::{Rivals, beside};
 use limit::Limit;
 use naive::Naive;
-use rows::{Cached, Clock, Positions};
+use rows::{Cached, Clock};
 
 /// What every connection is set to; ours has the same.
 const PRAGMAS: &str = include_str!("../../sql/sqlite/pragmas.sql");
@@ -72,8 +73,8 @@ fn broken(error: rusqlite::Error) -> Error {
 }
 
 /// Does many jobs in one transaction.
-fn fill(connection: &Connection, positions: &Positions, jobs: &[Job]) -> rusqlite::Result<Vec<Answer>> {
-    let mut cached = Cached::new(connection, positions);
+fn fill(connection: &Connection, jobs: &[Job]) -> rusqlite::Result<Vec<Answer>> {
+    let mut cached = Cached::new(connection);
     connection.execute_batch("BEGIN IMMEDIATE")?;
     let answers: rusqlite::Result<Vec<_>> =
         jobs.iter().map(|job| rows::perform(&mut cached, job, Clock::now())).collect();

@@ -8,7 +8,7 @@ use rusqlite::Connection;
 use statehold_core::{Error, Result};
 use tokio::sync::Semaphore;
 
-use super::rows::{self, Cached, Clock, Positions};
+use super::rows::{self, Cached, Clock};
 use super::{File, broken, fill, mark, trace};
 use crate::rival::{Answer, Engine, Job, Query, Trace};
 
@@ -25,21 +25,20 @@ pub(super) struct Naive {
 struct Pool {
     idle: Mutex<Vec<Connection>>,
     permits: Arc<Semaphore>,
-    positions: Positions,
 }
 
 impl Naive {
     pub(super) fn open(file: File) -> Result<Self> {
         let idle: Result<_> = (0..CONNECTIONS).map(|_| file.connect()).collect();
         let permits = Arc::new(Semaphore::new(CONNECTIONS));
-        let pool = Pool { idle: Mutex::new(idle?), permits, positions: Positions::default() };
+        let pool = Pool { idle: Mutex::new(idle?), permits };
         Ok(Self { pool: Arc::new(pool), _file: file })
     }
 
     /// Runs something with a connection of the pool on a thread that may block.
     async fn with<T: Send + 'static>(
         &self,
-        run: impl FnOnce(&Connection, &Positions) -> rusqlite::Result<T> + Send + 'static,
+        run: impl FnOnce(&Connection) -> rusqlite::Result<T> + Send + 'static,
     ) -> Result<T> {
         let gone = |_| Error::unavailable("the naive pool is closed");
         let permit = Arc::clone(&self.pool.permits).acquire_owned().await.map_err(gone)?;
@@ -47,7 +46,7 @@ impl Naive {
         let ran = tokio::task::spawn_blocking(move || {
             let taken = pool.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
             let connection = taken.ok_or_else(|| Error::unavailable("the naive pool is empty"))?;
-            let answer = run(&connection, &pool.positions).map_err(broken);
+            let answer = run(&connection).map_err(broken);
             pool.idle.lock().unwrap_or_else(PoisonError::into_inner).push(connection);
             drop(permit);
             answer
@@ -59,8 +58,8 @@ impl Naive {
 #[async_trait]
 impl Engine for Naive {
     async fn write(&self, job: Job) -> Result<Answer> {
-        self.with(move |connection, positions| {
-            let mut cached = Cached::new(connection, positions);
+        self.with(move |connection| {
+            let mut cached = Cached::new(connection);
             if rows::is_one_statement(&job) {
                 return rows::perform(&mut cached, &job, Clock::now());
             }
@@ -74,23 +73,19 @@ impl Engine for Naive {
     }
 
     async fn read(&self, query: Query) -> Result<usize> {
-        self.with(move |connection, _| rows::read(connection, &query)).await
+        self.with(move |connection| rows::read(connection, &query)).await
     }
 
     async fn fill(&self, jobs: Vec<Job>) -> Result<Vec<Answer>> {
-        self.with(
-            move |connection, positions| {
-                if jobs.is_empty() { Ok(Vec::new()) } else { fill(connection, positions, &jobs) }
-            },
-        )
-        .await
+        self.with(move |connection| if jobs.is_empty() { Ok(Vec::new()) } else { fill(connection, &jobs) })
+            .await
     }
 
     async fn mark(&self) -> Result<i64> {
-        self.with(|connection, _| mark(connection)).await
+        self.with(mark).await
     }
 
     async fn trace(&self, what: Trace) -> Result<u64> {
-        self.with(move |connection, _| trace(connection, &what)).await
+        self.with(move |connection| trace(connection, &what)).await
     }
 }

@@ -1,6 +1,5 @@
 //! The hard-coded statements, and what each job does with them. Kept statements and cached ones do the same.
 
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use rusqlite::{Connection, OptionalExtension as _, Statement, params};
@@ -50,19 +49,16 @@ pub(super) trait Statements {
 
     /// The number of a stream's next event, with its head moved, now or before the commit.
     fn next_seq(&mut self, stream: &std::sync::Arc<str>, now: Clock) -> rusqlite::Result<i64>;
-
-    fn positions(&self) -> &Positions;
 }
 
 /// Statements from a connection's cache.
 pub(super) struct Cached<'c> {
     connection: &'c Connection,
-    positions: &'c Positions,
 }
 
 impl<'c> Cached<'c> {
-    pub(super) fn new(connection: &'c Connection, positions: &'c Positions) -> Self {
-        Self { connection, positions }
+    pub(super) fn new(connection: &'c Connection) -> Self {
+        Self { connection }
     }
 }
 
@@ -77,10 +73,6 @@ impl Statements for Cached<'_> {
 
     fn next_seq(&mut self, stream: &std::sync::Arc<str>, now: Clock) -> rusqlite::Result<i64> {
         self.with(Sql::HeadNext, |head| head.query_row(params![&**stream, now.0], |row| row.get(0)))
-    }
-
-    fn positions(&self) -> &Positions {
-        self.positions
     }
 }
 
@@ -101,22 +93,6 @@ impl Clock {
     /// When what is taken now is over.
     fn later(self) -> i64 {
         self.0 + i64::try_from(LONG_SECONDS).unwrap_or(0) * 1_000_000
-    }
-}
-
-/// The positions of events: sixteen hexadecimal digits that grow. Last tokens come from here too.
-#[derive(Debug, Default)]
-pub(super) struct Positions(AtomicU64);
-
-impl Positions {
-    fn next(&self) -> [u8; 16] {
-        let mut number = self.0.fetch_add(1, Ordering::Relaxed);
-        let mut text = [b'0'; 16];
-        for digit in text.iter_mut().rev() {
-            *digit = b"0123456789abcdef"[usize::try_from(number % 16).unwrap_or_default()];
-            number /= 16;
-        }
-        text
     }
 }
 
@@ -232,17 +208,17 @@ fn event<S: Statements>(
     data: &str,
     now: Clock,
 ) -> rusqlite::Result<()> {
-    let position = rows.positions().next();
-    let position = std::str::from_utf8(&position).unwrap_or_default();
-    let category = stream.split_once('/').map_or("", |(category, _)| category);
-    rows.with(Sql::EventInsert, |insert| {
-        insert.execute(params![stream, seq, category, position, now.0, kind, data])
-    })?;
+    rows.with(Sql::EventInsert, |insert| insert.execute(params![stream, seq, now.0, kind, data]))?;
     Ok(())
 }
 
 /// An event as a reader gets it: number, position, time, type, actor, data.
 type Event = (i64, String, i64, String, Option<String>, Option<String>);
+
+fn read_event(row: &rusqlite::Row<'_>) -> rusqlite::Result<Event> {
+    let position = format!("{:016x}", row.get::<_, i64>(1)?);
+    Ok((row.get(0)?, position, row.get(2)?, row.get(3)?, row.get(4)?, row.get(5)?))
+}
 
 /// Reads something into memory of its own and answers how many rows it had.
 pub(super) fn read(connection: &Connection, query: &Query) -> rusqlite::Result<usize> {
@@ -258,7 +234,7 @@ pub(super) fn read(connection: &Connection, query: &Query) -> rusqlite::Result<u
         Query::Messages(stream) => {
             let mut last = connection.prepare_cached(include_str!("../../sql/sqlite/events_last.sql"))?;
             let events: rusqlite::Result<Vec<Event>> =
-                last.query_map(params![&**stream], |row| row.try_into())?.collect();
+                last.query_map(params![&**stream], read_event)?.collect();
             Ok(std::hint::black_box(events?).len())
         }
         Query::Checkpoint(name) => {

@@ -36,8 +36,6 @@ CREATE TABLE tasks (
     -- Microseconds that one attempt may take.
     timeout           INTEGER,
     cancel_requested  INTEGER NOT NULL,
-    -- When something happens to it by itself, the end of its lease apart.
-    timer             INTEGER,
     -- The lease is there while `owner` is, from `started_at` on. `token` is the last one given, also after the lease.
     owner             TEXT,
     token             INTEGER NOT NULL,
@@ -79,14 +77,15 @@ CREATE TABLE tasks (
 
 CREATE UNIQUE INDEX tasks_id ON tasks (ns, id);
 CREATE INDEX tasks_ready ON tasks (ns, queue, priority, run_at, id) WHERE turn = 'ready';
+CREATE INDEX tasks_leased ON tasks (ns, queue, lease_expires_at) WHERE owner IS NOT NULL;
+CREATE INDEX tasks_finished ON tasks (ns, finished_at) WHERE finished_at IS NOT NULL;
 CREATE INDEX tasks_created ON tasks (ns, created_at, id);
 
 -- Where else tasks are found. A table and not indexes, since each index of a table costs every insert, also of rows that
--- it does not hold: most tasks that are created, claimed and completed are in here once at a time.
+-- it does not hold: most tasks that are created, claimed and completed are never in here.
 --
 -- by            key                      first, second
 -- timer         queue                    when something happens to it by itself
--- lease         queue                    when its lease is over; the highest number if never
 -- claim         owner, newline, key      priority, run_at
 -- in_line       exclusive key            priority, run_at
 -- keyed         queue of a task that is ready or in line, with an exclusive key
@@ -97,7 +96,6 @@ CREATE INDEX tasks_created ON tasks (ns, created_at, id);
 -- root          top of its family
 -- dependency    what it depends on
 -- thread        thread
--- finished                               when it ended
 -- parked                                 created_at; in the backlog, blocked or waiting
 -- ended_badly                            created_at; failed or cancelled
 CREATE TABLE task_places (

@@ -1,6 +1,6 @@
--- A plain completion: no column of an index is named.
+-- A plain completion.
 UPDATE tasks SET
-    status = ?3, revision = ?4, updated_at = ?5, finished_at = ?6, timer = ?7, owner = ?8,
-    lease_expires_at = ?9, heartbeat_at = ?10, lease_length = ?11, claim_key = ?12, last_seq = ?13,
-    oldest_at = ?14, output = ?15
+    status = ?3, revision = ?4, updated_at = ?5, finished_at = ?6, owner = ?7,
+    lease_expires_at = ?8, heartbeat_at = ?9, lease_length = ?10, claim_key = ?11, last_seq = ?12,
+    oldest_at = ?13, output = ?14
 WHERE ns = ?1 AND id = ?2

@@ -95,7 +95,7 @@ pub(crate) fn write(
     all(sql!("dump_signals"), &|cells| tasks::read_signals(cells).map(Record::Signals))?;
     all(sql!("dump_exclusives"), &|cells| tasks::read_exclusive(cells).map(Record::Exclusive))?;
     all(sql!("dump_streams"), &|cells| streams::read_stream(cells).map(Record::Stream))?;
-    all(sql!("dump_events"), &|cells| streams::read_event(cells, origin).map(Record::Event))?;
+    all(sql!("dump_events"), &|cells| streams::read_event(cells, origin, None).map(Record::Event))?;
     for mark in trims(db, ns)? {
         write(Record::Category(mark))?;
     }

@@ -38,6 +38,7 @@ mod groups;
 mod keys;
 mod lists;
 mod locks;
+mod log;
 mod migrations;
 mod open;
 mod places;
@@ -75,6 +76,7 @@ use tokio::sync::oneshot;
 
 pub use config::Config;
 use documents::Short;
+use log::Log;
 pub use open::Examination;
 use readers::Readers;
 use rows::Table;
@@ -131,8 +133,9 @@ impl Sqlite {
     fn open_now(config: &Config) -> Result<Self> {
         let opened = open::open(config)?;
         let wakes = Wakes::join(&config.path);
-        let writer =
-            Writer::start(opened.writer, config.clock.clone(), config.replica.clone(), wakes.clone())?;
+        let (mut connection, clock, replica) = (opened.writer, config.clock.clone(), config.replica.clone());
+        let log = Log::start(&mut connection, opened.helper)?;
+        let writer = Writer::start(connection, log, clock, replica, wakes.clone())?;
         Ok(Self(Arc::new(Inner {
             short: Readers::new(opened.short),
             long: Readers::new(opened.long),

@@ -97,7 +97,7 @@ impl Listing<'_> {
             found.extend(["timer", "in_line"]);
         }
         if asked(Status::Running) {
-            found.push("lease");
+            self.gather(db, sql!("task_list_leased"), [ns])?;
         }
         if asked(Status::Backlog) || asked(Status::Blocked) || asked(Status::Waiting) {
             found.push("parked");

@@ -28,13 +28,11 @@ const LONG: usize = 2;
 /// How much of the file the writer keeps in memory at most.
 const WRITER_CACHE_KIB: i64 = 16 * 1024;
 
-/// How long the log grows before it is taken over into the file: pages that change often are then written once for
-/// many commits.
-const LOG_PAGES: i64 = 4000;
-
 /// Everything that is open once a file is.
 pub(crate) struct Opened {
     pub(crate) writer: Connection,
+    /// For the thread that takes the log over.
+    pub(crate) helper: Connection,
     pub(crate) short: Vec<Connection>,
     pub(crate) long: Vec<Connection>,
     /// Says that this process has the file open, as long as it is not dropped.
@@ -66,9 +64,10 @@ pub(crate) fn open(config: &Config) -> Result<Opened> {
     };
     let mut readers = (0..SHORT + LONG).map(|_| reader()).collect::<Result<Vec<_>>>()?;
     let long = readers.split_off(SHORT);
+    let helper = connect(path)?;
     presence.stay()?;
     notes.extend(mode_note(path));
-    Ok(Opened { writer, short: readers, long, presence, notes })
+    Ok(Opened { writer, helper, short: readers, long, presence, notes })
 }
 
 fn check_version() -> Result<()> {
@@ -244,7 +243,6 @@ pub(crate) fn configure(connection: &mut Connection) -> rusqlite::Result<()> {
     connection.pragma_update(None, "synchronous", "FULL")?;
     connection.pragma_update(None, "trusted_schema", false)?;
     connection.pragma_update(None, "temp_store", "MEMORY")?;
-    connection.pragma_update(None, "wal_autocheckpoint", LOG_PAGES)?;
     connection.set_prepared_statement_cache_capacity(256);
     Ok(())
 }

@@ -52,11 +52,8 @@ fn places(row: &TaskRow) -> Vec<Place> {
     if let Some(at) = row.timer() {
         add("timer", task.queue.clone(), at.as_micros(), 0);
     }
-    if let Some(lease) = &task.lease {
-        add("lease", task.queue.clone(), lease.expires_at.map_or(i64::MAX, Timestamp::as_micros), 0);
-        if let Some(key) = &row.claim_key {
-            add("claim", claim_name(&lease.owner, key), order.0, order.1);
-        }
+    if let (Some(lease), Some(key)) = (&task.lease, &row.claim_key) {
+        add("claim", claim_name(&lease.owner, key), order.0, order.1);
     }
     if let Some(key) = &task.exclusive_key {
         add("exclusive", key.clone(), 0, 0);
@@ -82,9 +79,6 @@ fn places(row: &TaskRow) -> Vec<Place> {
     }
     if let Some(thread) = &task.thread {
         add("thread", thread.clone(), 0, 0);
-    }
-    if let Some(at) = task.finished_at {
-        add("finished", String::new(), at.as_micros(), 0);
     }
     let created_at = task.created_at.as_micros();
     match task.status {
@@ -137,6 +131,28 @@ impl Gather<'_, '_> {
         })
     }
 
+    /// The same of what comes by a time, in which those with the same time have no order: all of these are taken.
+    fn take_by_time(
+        &mut self,
+        sql: Sql,
+        params: impl Params,
+        time: impl Fn(&TaskRow) -> Option<Timestamp>,
+    ) -> Result<()> {
+        let (mut left, mut last) = (self.most, None);
+        self.db.each(sql, params, |cells| {
+            let row = read(cells)?;
+            let at = time(&row);
+            if left == 0 && at != last {
+                return Ok(More::Enough);
+            }
+            if self.select.set.contains(&row, self.now) {
+                self.found.insert(self.select.set.place(&row), Arc::new(row));
+                (left, last) = (left.saturating_sub(1), at);
+            }
+            Ok(More::Please)
+        })
+    }
+
     /// Takes the first of the ready tasks of a queue.
     fn ready(&mut self, ns: i64, queue: &str, rows: &mut Rows) -> Result<()> {
         let (db, mut left) = (self.db, self.most);
@@ -162,18 +178,20 @@ impl Gather<'_, '_> {
         self.take(sql!("tasks_found"), params![ns, by, key, after.0, second, task, up_to])
     }
 
-    /// The same for each of some queues, or for all.
-    fn by_queues(
-        &mut self,
-        ns: i64,
-        by: &str,
-        queues: Option<&Vec<String>>,
-        after: i64,
-        up_to: i64,
-    ) -> Result<()> {
-        let all = || self.db.all(sql!("place_keys"), params![ns, by], |cells| cells.text());
+    /// Takes the first whose timer comes in a time, in each of some queues, or in all.
+    fn due(&mut self, ns: i64, queues: Option<&Vec<String>>, from: i64, up_to: i64) -> Result<()> {
+        let all = || self.db.all(sql!("place_keys"), params![ns, "timer"], |cells| cells.text());
         for queue in queues.cloned().map_or_else(all, Ok)? {
-            self.by(ns, by, &queue, (after, None), up_to)?;
+            self.by(ns, "timer", &queue, (from, None), up_to)?;
+        }
+        Ok(())
+    }
+
+    /// Takes the first whose lease is over in a time, in each of some queues, or in all.
+    fn leased(&mut self, ns: i64, queues: Option<&Vec<String>>, from: i64, up_to: i64) -> Result<()> {
+        let all = || self.db.all(sql!("leased_queues"), [ns], |cells| cells.text());
+        for queue in queues.cloned().map_or_else(all, Ok)? {
+            self.take_by_time(sql!("tasks_leased"), params![ns, queue, from, up_to], TaskRow::lease_expiry)?;
         }
         Ok(())
     }
@@ -195,12 +213,9 @@ impl Absent {
             let next = match self.next.get(queue) {
                 Some(next) if *next > now => *next,
                 _ => {
-                    let next = |by| {
-                        db.first(sql!("place_next"), params![ns, by, queue], |cells| {
-                            cells.get::<Option<i64>>()
-                        })
-                    };
-                    let next = [next("timer")?, next("lease")?].into_iter().flatten().flatten().min();
+                    let next = |sql| db.first(sql, params![ns, queue], |cells| cells.get::<Option<i64>>());
+                    let next = [next(sql!("timer_next"))?, next(sql!("lease_next"))?];
+                    let next = next.into_iter().flatten().flatten().min();
                     let next = next.unwrap_or(i64::MAX);
                     self.next.insert(queue.clone(), next);
                     next
@@ -265,11 +280,11 @@ pub(crate) fn select(
                 gather.ready(ns, queue, rows)?;
             }
         }
-        TaskSet::Due { queues } => gather.by_queues(ns, "timer", queues.as_ref(), first, now)?,
-        TaskSet::LeaseOver { queues } => gather.by_queues(ns, "lease", queues.as_ref(), first, now)?,
+        TaskSet::Due { queues } => gather.due(ns, queues.as_ref(), first, now)?,
+        TaskSet::LeaseOver { queues } => gather.leased(ns, queues.as_ref(), first, now)?,
         TaskSet::Upcoming { queues } => {
-            gather.by_queues(ns, "timer", Some(queues), now, last)?;
-            gather.by_queues(ns, "lease", Some(queues), now, last)?;
+            gather.due(ns, Some(queues), now, last)?;
+            gather.leased(ns, Some(queues), now, last)?;
         }
         TaskSet::Claimed { owner, key } => {
             gather.by(ns, "claim", &claim_name(owner, key), (first, None), last)?;
@@ -283,8 +298,9 @@ pub(crate) fn select(
         TaskSet::Keyed { queue, after } => gather.by(ns, "keyed", queue, (0, *after), last)?,
         TaskSet::Retired { rules, after } => {
             let latest = rules.iter().map(|(_, before)| before.as_micros()).max();
-            let after = after.map_or((first, None), |at| (at.finished_at.as_micros(), Some(at.id)));
-            gather.by(ns, "finished", "", after, latest.unwrap_or(first))?;
+            let after = after.map_or(first, |at| at.finished_at.as_micros());
+            let params = params![ns, after, latest.unwrap_or(first)];
+            gather.take_by_time(sql!("tasks_finished"), params, |row| row.task.finished_at)?;
         }
     }
     let mut keys = Vec::with_capacity(gather.found.len().min(most));

@@ -104,11 +104,17 @@ fn origin(db: Db<'_, '_>, ns: i64, category: &str) -> Result<Origin> {
     Ok(Category::get(db, ns, category)?.map(|category| category.origin).unwrap_or_default())
 }
 
-pub(crate) fn read_event(cells: &mut Cells<'_, '_>, origin: Origin) -> Result<Event> {
-    let (id, loaded) = (cells.get()?, cells.maybe_text()?);
+/// Reads an event; if it is of the stream that is expected, the name is shared.
+pub(crate) fn read_event(
+    cells: &mut Cells<'_, '_>,
+    origin: Origin,
+    expected: Option<&StreamName>,
+) -> Result<Event> {
+    let (id, loaded, stream) = (cells.get()?, cells.maybe_text()?, cells.str()?);
+    let expected = expected.filter(|name| name.as_str() == stream).cloned();
     Ok(Event {
         position: origin.position(id, loaded),
-        stream: StreamName::stored(cells.str()?),
+        stream: expected.unwrap_or_else(|| StreamName::stored(stream)),
         seq: cells.get()?,
         at: cells.time()?,
         kind: cells.text()?,
@@ -194,7 +200,7 @@ pub(crate) fn latest(db: Db<'_, '_>, ns: i64, category: &str) -> Result<Position
 
 pub(crate) fn event_at(db: Db<'_, '_>, ns: i64, at: &EventAt) -> Result<Option<Arc<Event>>> {
     let origin = origin(db, ns, at.stream.category())?;
-    let read = |cells: &mut Cells<'_, '_>| read_event(cells, origin);
+    let read = |cells: &mut Cells<'_, '_>| read_event(cells, origin, Some(&at.stream));
     let event = db.first(sql!("event_get"), params![ns, at.stream.as_str(), at.seq], read)?;
     Ok(event.map(Arc::new))
 }
@@ -221,14 +227,14 @@ pub(crate) fn cut(db: Db<'_, '_>, ns: i64, cut: &Cut) -> Result<CutPoint> {
 fn after(db: Db<'_, '_>, ns: i64, stream: &StreamName, seq: u64, limit: usize) -> Result<Vec<Event>> {
     let seq = i64::try_from(seq).unwrap_or(i64::MAX);
     let origin = origin(db, ns, stream.category())?;
-    let read = |cells: &mut Cells<'_, '_>| read_event(cells, origin);
+    let read = |cells: &mut Cells<'_, '_>| read_event(cells, origin, Some(stream));
     db.all(sql!("events_after"), params![ns, stream.as_str(), seq, limit], read)
 }
 
 fn of_category(db: Db<'_, '_>, ns: i64, name: &str, after: &Position, limit: usize) -> Result<Vec<Event>> {
     let Some(category) = Category::get(db, ns, name)? else { return Ok(Vec::new()) };
     let (after, (_, last)) = (category.after(db, ns, after)?, category.ids());
-    let read = |cells: &mut Cells<'_, '_>| read_event(cells, category.origin);
+    let read = |cells: &mut Cells<'_, '_>| read_event(cells, category.origin, None);
     db.all(sql!("events_of_category"), params![after, last, limit], read)
 }
 
@@ -270,7 +276,8 @@ pub(crate) fn read(db: Db<'_, '_>, ns: i64, read: &StreamRead) -> Result<stateho
         let before = i64::try_from(before).unwrap_or(i64::MAX);
         let origin = origin(db, ns, read.stream.category())?;
         let params = params![ns, read.stream.as_str(), before, limit];
-        let mut events = db.all(sql!("events_before"), params, |cells| read_event(cells, origin))?;
+        let read_one = |cells: &mut Cells<'_, '_>| read_event(cells, origin, Some(&read.stream));
+        let mut events = db.all(sql!("events_before"), params, read_one)?;
         events.reverse();
         Ok(events)
     };

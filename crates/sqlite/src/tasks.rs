@@ -1,10 +1,10 @@
 //! Tasks: their rows, and how many there are.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
 
 use rusqlite::{Result, params};
 use statehold_core::model::{Lease, QueueInfo, Task, TaskId, Token};
+use statehold_core::plan::Map;
 use statehold_core::query::TaskCounts;
 use statehold_core::row::{Change, ExclusiveRow, Head, SignalsRow, TaskRow, Turn};
 use statehold_core::{Status, Timestamp};
@@ -44,7 +44,6 @@ pub(crate) fn read(cells: &mut Cells<'_, '_>) -> Result<TaskRow> {
     let (started_at, finished_at, expires_at) =
         (cells.maybe_time()?, cells.maybe_time()?, cells.maybe_time()?);
     let (timeout_seconds, cancel_requested) = (cells.maybe_length()?, cells.get()?);
-    cells.skip();
     let (owner, token) = (cells.maybe_text()?, Token(cells.get()?));
     let (lease_expires_at, heartbeat_at) = (cells.maybe_time()?, cells.maybe_time()?);
     let lease = owner.map(|owner| Lease {
@@ -154,7 +153,6 @@ fn write(row: &TaskRow, db: Db<'_, '_>, ns: i64, sql: Sql) -> Result<usize> {
             micros(task.expires_at),
             length(task.timeout_seconds),
             task.cancel_requested,
-            micros(row.timer()),
             lease.map(|lease| lease.owner.as_str()),
             row.last_token.0,
             micros(row.lease_expiry()),
@@ -191,7 +189,71 @@ fn write(row: &TaskRow, db: Db<'_, '_>, ns: i64, sql: Sql) -> Result<usize> {
     )
 }
 
-/// Writes the columns that a plain step changes.
+/// Whether a new task has nothing but what every task has, and an input.
+fn is_plain(row: &TaskRow) -> bool {
+    let task = &row.task;
+    task.status == Status::Pending
+        && row.turn == Turn::Ready
+        && task.lease.is_none()
+        && task.started_at.is_none()
+        && task.expires_at.is_none()
+        && task.timeout_seconds.is_none()
+        && !task.cancel_requested
+        && task.thread.is_none()
+        && task.parent.is_none()
+        && task.root == task.id
+        && task.child_key.is_none()
+        && task.idempotency_key.is_none()
+        && task.exclusive_key.is_none()
+        && row.depth == 0
+        && row.children == 0
+        && row.failed_by.is_none()
+        && task.depends_on.is_empty()
+        && task.labels.is_empty()
+        && value(&task.backoff).is_none()
+        && task.waiting_for.is_none()
+        && task.resumed_by.is_none()
+        && task.traceparent.is_none()
+        && task.error.is_none()
+        && task.metadata.is_none()
+        && task.progress.is_none()
+        && task.output.is_none()
+        && row.claim_key.is_none()
+        && row.lease_seconds.is_none()
+}
+
+/// Writes such a task.
+fn write_plain(row: &TaskRow, db: Db<'_, '_>, ns: i64) -> Result<usize> {
+    let task = &row.task;
+    db.run(
+        sql!("task_insert_plain"),
+        params![
+            ns,
+            id(task.id),
+            task.queue,
+            task.kind,
+            task.priority,
+            task.run_at.as_micros(),
+            task.rank,
+            task.revision,
+            task.attempt,
+            task.failures,
+            task.lease_losses,
+            task.max_attempts,
+            task.max_lease_losses,
+            task.created_at.as_micros(),
+            task.updated_at.as_micros(),
+            row.last_token.0,
+            row.head.last,
+            row.head.oldest,
+            micros(row.head.oldest_at),
+            row.request.as_bytes(),
+            text(task.input.as_ref()),
+        ],
+    )
+}
+
+/// Writes the columns that a plain start or release changes.
 fn write_step(row: &TaskRow, db: Db<'_, '_>, ns: i64) -> Result<usize> {
     let task = &row.task;
     let lease = task.lease.as_ref();
@@ -206,8 +268,6 @@ fn write_step(row: &TaskRow, db: Db<'_, '_>, ns: i64) -> Result<usize> {
             task.attempt,
             task.updated_at.as_micros(),
             micros(task.started_at),
-            micros(task.finished_at),
-            micros(row.timer()),
             lease.map(|lease| lease.owner.as_str()),
             row.last_token.0,
             micros(row.lease_expiry()),
@@ -216,7 +276,6 @@ fn write_step(row: &TaskRow, db: Db<'_, '_>, ns: i64) -> Result<usize> {
             row.claim_key,
             row.head.last,
             micros(row.head.oldest_at),
-            text(task.output.as_ref()),
         ],
     )
 }
@@ -234,7 +293,6 @@ fn write_end(row: &TaskRow, db: Db<'_, '_>, ns: i64) -> Result<usize> {
             task.revision,
             task.updated_at.as_micros(),
             micros(task.finished_at),
-            micros(row.timer()),
             lease.map(|lease| lease.owner.as_str()),
             micros(row.lease_expiry()),
             lease.map(|lease| lease.heartbeat_at.as_micros()),
@@ -247,8 +305,13 @@ fn write_end(row: &TaskRow, db: Db<'_, '_>, ns: i64) -> Result<usize> {
     )
 }
 
-/// Whether two versions of a task that differ in a plain step are as before a completion and after it.
-fn same_but_for_end(one: &TaskRow, two: &TaskRow) -> bool {
+/// Whether two versions of a task that differ in a plain step may be as before a start or release and after it.
+fn starts(one: &TaskRow, two: &TaskRow) -> bool {
+    one.task.finished_at == two.task.finished_at && one.task.output == two.task.output
+}
+
+/// Whether two versions of a task that differ in a plain step may be as before a completion and after it.
+fn ends(one: &TaskRow, two: &TaskRow) -> bool {
     one.turn == two.turn
         && one.task.attempt == two.task.attempt
         && one.task.started_at == two.task.started_at
@@ -320,16 +383,17 @@ impl Table for TaskRow {
     fn put(&self, db: Db<'_, '_>, ns: i64, before: Option<&Self>) -> Result<()> {
         let task = &self.task;
         match before {
+            None if is_plain(self) => write_plain(self, db, ns)?,
             None => write(self, db, ns, sql!("task_insert"))?,
             Some(before) if same_but_for_renewal(before, self) => {
                 let heartbeat_at = task.lease.as_ref().map(|lease| lease.heartbeat_at.as_micros());
                 let (expiry, progress) = (micros(self.lease_expiry()), text(task.progress.as_ref()));
                 db.run(sql!("task_renew"), params![ns, id(task.id), heartbeat_at, expiry, progress])?
             }
-            Some(before) if same_but_for_step(before, self) => {
-                let write = if same_but_for_end(before, self) { write_end } else { write_step };
-                write(self, db, ns)?
+            Some(before) if starts(before, self) && same_but_for_step(before, self) => {
+                write_step(self, db, ns)?
             }
+            Some(before) if ends(before, self) && same_but_for_step(before, self) => write_end(self, db, ns)?,
             Some(_) => write(self, db, ns, sql!("task_update"))?,
         };
         places::change(db, ns, before, Some(self))
@@ -386,26 +450,28 @@ pub(crate) fn read_exclusive(cells: &mut Cells<'_, '_>) -> Result<ExclusiveRow> 
 
 /// Changes of how many tasks of each status a queue has, gathered over a transaction.
 #[derive(Default)]
-pub(crate) struct Counts(BTreeMap<(String, Status), i64>);
+pub(crate) struct Counts(Map<String, BTreeMap<Status, i64>>);
 
 impl Counts {
     pub(crate) fn note(&mut self, changes: &[Change<TaskRow>]) {
         for change in changes {
-            let place = |row: &Arc<TaskRow>| (row.task.queue.clone(), row.task.status);
-            let (before, after) = (change.before.as_ref().map(place), change.after.as_ref().map(place));
-            if before != after {
-                for (place, by) in
-                    before.map(|place| (place, -1)).into_iter().chain(after.map(|place| (place, 1)))
-                {
-                    *self.0.entry(place).or_default() += by;
-                }
-            }
+            self.add(change.before.as_deref(), -1);
+            self.add(change.after.as_deref(), 1);
         }
     }
 
+    fn add(&mut self, row: Option<&TaskRow>, by: i64) {
+        let Some(task) = row.map(|row| &row.task) else { return };
+        let counts = match self.0.get_mut(&task.queue) {
+            Some(counts) => counts,
+            None => self.0.entry(task.queue.clone()).or_default(),
+        };
+        *counts.entry(task.status).or_default() += by;
+    }
+
     pub(crate) fn store(&mut self, db: Db<'_, '_>, ns: i64) -> Result<()> {
-        for ((queue, status), by) in std::mem::take(&mut self.0) {
-            if by != 0 {
+        for (queue, counts) in self.0.drain() {
+            for (status, by) in counts.into_iter().filter(|(_, by)| *by != 0) {
                 db.run(sql!("count_add"), params![ns, queue, status.as_str(), by])?;
             }
         }

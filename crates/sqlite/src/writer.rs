@@ -2,14 +2,14 @@
 //! transaction, commits, and then answers all of them.
 
 use std::cell::{Cell, RefCell};
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use rusqlite::{Connection, params};
 use statehold_core::model::{Document, Entry, Position, StreamName};
-use statehold_core::plan::{Appending, Context, Effects, Expired, ExpiredKeys, Needs, Rows, Step};
+use statehold_core::plan::{Appending, Context, Effects, Expired, ExpiredKeys, Map, Needs, Rows, Step};
 use statehold_core::query::POLLER_MEMORY;
 use statehold_core::row::{
     AnswerRow, ChoreRow, DeliveryRow, ExclusiveRow, FloorRow, GroupRow, LockRow, PollerRow, QueueRow,
@@ -18,6 +18,7 @@ use statehold_core::row::{
 use statehold_core::{Clock, Error, Result, Timestamp};
 use tokio::sync::oneshot;
 
+use crate::log::Log;
 use crate::places::Absent;
 use crate::rows::{Table as _, load, store};
 use crate::statements::{Db, Kept, sql};
@@ -161,13 +162,19 @@ pub(crate) struct Writer {
 
 impl Writer {
     /// Starts the thread on its own connection.
-    pub(crate) fn start(connection: Connection, clock: Clock, replica: String, wakes: Wakes) -> Result<Self> {
+    pub(crate) fn start(
+        connection: Connection,
+        log: Log,
+        clock: Clock,
+        replica: String,
+        wakes: Wakes,
+    ) -> Result<Self> {
         let inbox = Arc::<Inbox>::default();
         let known = RefCell::default();
         let desk = Desk { inbox: Arc::clone(&inbox), clock, replica, wakes, known, answered: Cell::new(0) };
         let thread = std::thread::Builder::new()
             .name("statehold-sqlite".into())
-            .spawn(move || desk.run(connection))
+            .spawn(move || desk.run(connection, log))
             .map_err(|e| Error::unavailable("no thread can be started for the writer").caused_by(e))?;
         Ok(Self { inbox, thread: Some(thread) })
     }
@@ -206,7 +213,7 @@ struct Desk {
 /// What the last transaction knew, good for the next one unless another process has written since.
 #[derive(Default)]
 struct Known {
-    spaces: HashMap<String, Space>,
+    spaces: Map<String, Space>,
     /// Changes when another connection writes.
     version: i64,
 }
@@ -216,7 +223,7 @@ impl Known {
     const MOST: usize = 64 << 20;
 
     /// What is still good, given the current version.
-    fn take(&mut self, version: i64) -> HashMap<String, Space> {
+    fn take(&mut self, version: i64) -> Map<String, Space> {
         let spaces = std::mem::take(&mut self.spaces);
         let weight: usize = spaces.values().map(|space| space.rows.weight()).sum();
         let good = version == self.version && weight <= Self::MOST;
@@ -225,12 +232,12 @@ impl Known {
             return spaces;
         }
         discard(spaces);
-        HashMap::new()
+        Map::default()
     }
 }
 
 /// Lets go of rows that are no longer good. Of many that takes a while, for which nobody should wait.
-fn discard(spaces: HashMap<String, Space>) {
+fn discard(spaces: Map<String, Space>) {
     if !spaces.is_empty() {
         // If no thread can be had, they are dropped here.
         let _ = std::thread::Builder::new().name("statehold-discard".into()).spawn(move || drop(spaces));
@@ -238,7 +245,7 @@ fn discard(spaces: HashMap<String, Space>) {
 }
 
 impl Desk {
-    fn run(self, connection: Connection) {
+    fn run(self, connection: Connection, mut log: Log) {
         let kept = Kept::new();
         let db = Db::keeping(&connection, &kept);
         let mut turn = Instant::now();
@@ -249,9 +256,10 @@ impl Desk {
                     turn = Instant::now();
                 }
                 self.commit_some(db, &mut jobs);
+                log.tend(&connection);
             }
         }
-        drop(kept);
+        drop((kept, log));
         // The last connection that closes takes the log over into the file; readers are gone by now.
         let _ = connection.close();
     }
@@ -337,8 +345,8 @@ impl Desk {
 
 /// What a transaction leaves.
 struct Done {
-    spaces: HashMap<String, Space>,
-    accepted: Vec<(String, Effects)>,
+    spaces: Map<String, Space>,
+    accepted: Vec<(Arc<str>, Effects)>,
 }
 
 /// An open transaction.
@@ -346,12 +354,13 @@ pub(crate) struct Transaction<'t, 'c> {
     db: Db<'t, 'c>,
     clock: &'t Clock,
     replica: &'t str,
-    spaces: HashMap<String, Space>,
-    accepted: Vec<(String, Effects)>,
+    spaces: Map<String, Space>,
+    accepted: Vec<(Arc<str>, Effects)>,
 }
 
 /// What a transaction knows of a namespace.
 pub(crate) struct Space {
+    name: Arc<str>,
     /// 0 if it is not known to the store yet.
     ns: i64,
     rows: Rows,
@@ -360,9 +369,9 @@ pub(crate) struct Space {
     reserved_position: u64,
     origin: Origin,
     /// The numbers of categories.
-    categories: HashMap<String, i64>,
+    categories: Map<String, i64>,
     /// Heads of streams that have moved: written once a transaction, however many events it appends.
-    heads: HashMap<StreamName, Arc<StreamRow>>,
+    heads: Map<StreamName, Arc<StreamRow>>,
     absent: Absent,
     counts: Counts,
 }
@@ -393,7 +402,7 @@ impl Transaction<'_, '_> {
                     if !effects.is_empty() {
                         space.store(db, namespace, &effects)?;
                         space.rows.stored(&effects);
-                        self.accepted.push((namespace.to_owned(), effects));
+                        self.accepted.push((Arc::clone(&space.name), effects));
                     }
                     return Ok(Ok(answer));
                 }
@@ -403,19 +412,20 @@ impl Transaction<'_, '_> {
 
     fn space<'s>(
         db: Db<'_, '_>,
-        spaces: &'s mut HashMap<String, Space>,
+        spaces: &'s mut Map<String, Space>,
         namespace: &str,
     ) -> rusqlite::Result<&'s mut Space> {
         if !spaces.contains_key(namespace) {
             let (ns, position, origin) = db.namespace(namespace)?.unwrap_or_default();
             let space = Space {
+                name: namespace.into(),
                 ns,
                 rows: Rows::default(),
                 last_position: position,
                 reserved_position: position,
                 origin,
-                categories: HashMap::new(),
-                heads: HashMap::new(),
+                categories: Map::default(),
+                heads: Map::default(),
                 absent: Absent::default(),
                 counts: Counts::default(),
             };

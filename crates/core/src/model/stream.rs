@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::str::FromStr;
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
@@ -29,7 +30,7 @@ pub const AUDIT_CATEGORY: &str = "audit";
 /// ```
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
-pub struct StreamName(String);
+pub struct StreamName(Arc<str>);
 
 impl StreamName {
     /// The stream `category/id`.
@@ -39,17 +40,17 @@ impl StreamName {
 
     /// The stream of a task's events.
     pub fn of_task(id: TaskId) -> Self {
-        Self(format!("{TASK_CATEGORY}/{id}"))
+        Self(format!("{TASK_CATEGORY}/{id}").into())
     }
 
     /// For names that this crate puts together from checked parts.
     pub(crate) fn trusted(category: &str, id: &str) -> Self {
-        Self(format!("{category}/{id}"))
+        Self(format!("{category}/{id}").into())
     }
 
     /// For stores that read back a name which was checked when it came: it is not checked again.
     pub fn stored(name: &str) -> Self {
-        Self(name.to_owned())
+        Self(name.into())
     }
 
     /// The part before the first slash.
@@ -100,7 +101,7 @@ impl TryFrom<String> for StreamName {
     fn try_from(text: String) -> Result<Self, String> {
         limits::name(&text)?;
         match text.split_once('/') {
-            Some((category, id)) if !category.is_empty() && !id.is_empty() => Ok(Self(text)),
+            Some((category, id)) if !category.is_empty() && !id.is_empty() => Ok(Self(text.into())),
             _ => Err(format!("`{text}` is not of the form category/id")),
         }
     }
@@ -108,7 +109,7 @@ impl TryFrom<String> for StreamName {
 
 impl From<StreamName> for String {
     fn from(name: StreamName) -> Self {
-        name.0
+        name.0.as_ref().to_owned()
     }
 }
 

@@ -3,11 +3,9 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use serde_json::json;
-
 use super::derived::dependency_error;
 use super::exclusive;
-use super::lifecycle::{self, Failed, note};
+use super::lifecycle::{self, Failed, New, note};
 use super::lookup::{Child, Idempotency};
 use super::tasks::{Dependencies, dependencies};
 use super::tx::{Planned, Tx, data};
@@ -168,8 +166,8 @@ pub(super) fn create(tx: &mut Tx<'_>, batch: &Prepared, create: &TaskCreate) -> 
         None if !open.is_empty() => Status::Blocked,
         None => Status::Pending,
     };
-    let about = json!({ "queue": row.task.queue, "kind": row.task.kind, "status": row.task.status });
-    note(tx, &mut row, "task.created", data(&about));
+    let about = data(&New { kind: &row.task.kind, queue: &row.task.queue, status: row.task.status });
+    note(tx, &mut row, "task.created", about);
     match row.task.status {
         Status::Failed => born_failed(tx, &mut row, failed),
         Status::Blocked => row.open_dependencies = open,

@@ -17,6 +17,22 @@ use crate::model::{Lease, OnTimeout, ResumedBy, StreamName, TaskError, TaskId, T
 use crate::row::{Chore, TaskRow, Turn};
 use crate::status::Status;
 
+/// The data of `task.created`. What most tasks go through is written without a detour by `json!`.
+#[derive(Serialize)]
+pub(super) struct New<'a> {
+    pub(super) kind: &'a str,
+    pub(super) queue: &'a str,
+    pub(super) status: Status,
+}
+
+/// The data of `task.started` and `task.completed`.
+#[derive(Serialize)]
+struct Attempt<'a> {
+    attempt: u32,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    owner: Option<&'a str>,
+}
+
 /// The data of `task.failed`. Not by `json!`, which would turn the user's numbers into floating ones.
 #[derive(Serialize)]
 pub(super) struct Failed<'a> {
@@ -141,7 +157,7 @@ pub(super) fn start(tx: &mut Tx<'_>, row: &mut TaskRow, starter: &Starter<'_>) -
         heartbeat_at: tx.now,
     });
     extend_lease(tx, row, starter.lease_seconds);
-    let about = json!({ "owner": starter.owner, "attempt": row.task.attempt });
+    let about = Attempt { attempt: row.task.attempt, owner: Some(starter.owner) };
     note(tx, row, "task.started", data(&about));
     Ok(())
 }
@@ -192,8 +208,8 @@ pub(super) fn complete(tx: &mut Tx<'_>, row: &mut TaskRow, output: Option<Json>)
     end(tx, row, Status::Completed)?;
     row.task.output = output;
     row.task.error = None;
-    let attempt = json!({ "attempt": row.task.attempt });
-    note(tx, row, "task.completed", data(&attempt));
+    let about = Attempt { attempt: row.task.attempt, owner: None };
+    note(tx, row, "task.completed", data(&about));
     Ok(())
 }
 

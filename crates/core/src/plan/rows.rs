@@ -160,6 +160,7 @@ macro_rules! tables {
                     let replaced = self.$table.insert(change.key.clone(), change.after.clone());
                     self.weight -= replaced.map_or(0, |row| weight(row.as_ref()));
                 })*
+                self.let_go(effects);
                 if !effects.cleared.is_empty() {
                     self.weight -= self.deliveries.values().map(|row| weight(row.as_ref())).sum::<usize>();
                     self.deliveries.clear();
@@ -240,6 +241,17 @@ impl Rows {
     /// Puts the answer of a lookup. The rows it found are to be loaded too.
     pub fn answer<L: Asked>(&mut self, lookup: L, answer: L::Answer) {
         L::answers_mut(self).insert(lookup, answer);
+    }
+
+    /// Tasks that have ended are hardly asked for again.
+    fn let_go(&mut self, effects: &Effects) {
+        let ended = |change: &&Change<TaskRow>| {
+            change.after.as_ref().is_some_and(|row| row.task.status.is_terminal())
+        };
+        for change in effects.tasks.iter().filter(ended) {
+            let gone = self.tasks.remove(&change.key);
+            self.weight -= gone.map_or(0, |row| weight(row.as_ref()));
+        }
     }
 
     fn accept_indexes(&mut self, effects: &Effects) {

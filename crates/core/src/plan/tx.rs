@@ -1,7 +1,6 @@
 //! One plan at work: it reads loaded rows through its own changes, notes what is missing, and gathers
 //! effects. Nothing it does is seen by others until its effects are accepted.
 
-use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -15,6 +14,9 @@ use crate::error::Error;
 use crate::json::Json;
 use crate::model::{StreamName, TaskId};
 use crate::row::{Change, Chore, DeliveryKey, DeliveryRow, GroupKey, TaskRow};
+
+/// Up to how many changes of a kind are searched one by one: most plans have fewer.
+const FEW: usize = 8;
 
 /// Why a plan stopped before its end.
 #[derive(Debug)]
@@ -38,7 +40,8 @@ pub(super) type Planned<T> = Result<T, Halt>;
 pub(super) struct Tx<'a> {
     rows: &'a Rows,
     effects: Effects,
-    places: Places,
+    /// Where changes are, once they are many.
+    places: Option<Box<Places>>,
     needs: Needs,
     pub(super) now: Timestamp,
     pub(super) replica: &'a str,
@@ -64,7 +67,7 @@ pub(super) fn run<T>(
     let mut tx = Tx {
         rows,
         effects: Effects::default(),
-        places: Places::default(),
+        places: None,
         needs: Needs::default(),
         now: context.now,
         replica: context.replica,
@@ -86,8 +89,8 @@ pub(super) fn run<T>(
 impl Tx<'_> {
     /// A row as it is after this plan's changes so far.
     pub(super) fn get<R: Kept>(&mut self, key: &R::Key) -> Planned<Option<Arc<R>>> {
-        if let Some(place) = R::places(&mut self.places).get(key) {
-            return Ok(R::changes(&mut self.effects)[*place].after.clone());
+        if let Some(place) = self.place::<R>(key) {
+            return Ok(R::changes(&mut self.effects)[place].after.clone());
         }
         if let Some(row) = R::loaded(self.rows).get(key) {
             return Ok(row.clone());
@@ -115,16 +118,30 @@ impl Tx<'_> {
     }
 
     fn change<R: Kept>(&mut self, key: R::Key, after: Option<Arc<R>>) {
+        let place = self.place::<R>(&key);
         let changes = R::changes(&mut self.effects);
-        match R::places(&mut self.places).entry(key) {
-            Entry::Occupied(place) => changes[*place.get()].after = after,
-            Entry::Vacant(place) => {
-                let before = R::loaded(self.rows).get(place.key()).cloned().flatten();
-                let key = place.key().clone();
-                place.insert(changes.len());
-                changes.push(Change { key, before, after });
-            }
+        if let Some(place) = place {
+            changes[place].after = after;
+            return;
         }
+        let before = R::loaded(self.rows).get(&key).cloned().flatten();
+        changes.push(Change { key, before, after });
+        if changes.len() > FEW {
+            let places = R::places(self.places.get_or_insert_default());
+            let known = places.len();
+            places.extend(
+                changes.iter().enumerate().skip(known).map(|(place, change)| (change.key.clone(), place)),
+            );
+        }
+    }
+
+    /// Where the change of a key is among those of its kind.
+    fn place<R: Kept>(&mut self, key: &R::Key) -> Option<usize> {
+        let changes = R::changes(&mut self.effects);
+        if changes.len() <= FEW {
+            return changes.iter().position(|change| change.key == *key);
+        }
+        self.places.as_mut().and_then(|places| R::places(places).get(key).copied())
     }
 
     /// The answer of a lookup, as the store gave it.
@@ -202,14 +219,14 @@ impl Tx<'_> {
 
     /// Whether a task is not as the store has it.
     fn is_changed(&mut self, id: TaskId) -> bool {
-        TaskRow::places(&mut self.places).contains_key(&id) || self.rows.changed_tasks.contains(&id)
+        self.place::<TaskRow>(&id).is_some() || self.rows.changed_tasks.contains(&id)
     }
 
     /// The tasks of a set that are not as the store has them.
     fn changed_in(&mut self, set: &TaskSet) -> BTreeMap<Place, Arc<TaskRow>> {
-        let own = TaskRow::places(&mut self.places);
-        let before = self.rows.changed_tasks.iter().filter(|id| !own.contains_key(id));
-        let before = before.filter_map(|id| TaskRow::loaded(self.rows).get(id)?.as_ref());
+        let rows = self.rows;
+        let before = rows.changed_tasks.iter().filter(|id| self.place::<TaskRow>(id).is_none());
+        let before: Vec<_> = before.filter_map(|id| TaskRow::loaded(rows).get(id)?.as_ref()).collect();
         let own = self.effects.tasks.iter().filter_map(|change| change.after.as_ref());
         let all = own.chain(before).filter(|row| set.contains(row, self.now));
         all.map(|row| (set.place(row), Arc::clone(row))).collect()

@@ -1,1 +1,0 @@
-SELECT min(first) FROM task_places WHERE ns = ?1 AND by = ?2 AND key = ?3
