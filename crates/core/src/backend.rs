@@ -185,6 +185,12 @@ pub trait Backend: std::fmt::Debug + Send + Sync + 'static {
     /// - A wake may come for nothing.
     async fn register(&self, namespace: &str, topics: &[Topic]) -> Result<Waiter>;
 
+    /// Whether an answer can be lost on its way although the call was done, so that a caller cannot tell.
+    ///
+    /// # Behavior
+    /// - A store in the caller's own process loses no answers.
+    fn can_lose_answers(&self) -> bool;
+
     /// Says how the store is.
     async fn health(&self) -> Result<Health>;
 

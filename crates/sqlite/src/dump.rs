@@ -19,7 +19,8 @@ use tokio::sync::oneshot;
 use crate::rows::{Cells, More, Table};
 use crate::statements::{Db, sql};
 use crate::streams::Origin;
-use crate::writer::{Job, Space, Transaction};
+use crate::transaction::{Space, Transaction};
+use crate::writer::Job;
 use crate::{documents, entries, groups, keys, locks, queues, streams, tasks};
 
 /// Records on their way.

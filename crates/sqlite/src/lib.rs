@@ -48,6 +48,7 @@ mod rows;
 mod statements;
 mod streams;
 mod tasks;
+mod transaction;
 mod wakes;
 mod writer;
 
@@ -361,6 +362,10 @@ impl Backend for Sqlite {
 
     async fn register(&self, namespace: &str, topics: &[Topic]) -> Result<Waiter> {
         Ok(self.0.wakes.hub.register(namespace, topics))
+    }
+
+    fn can_lose_answers(&self) -> bool {
+        false
     }
 
     async fn health(&self) -> Result<Health> {

@@ -126,6 +126,7 @@ statements! {
     "signals_put",
     "stream_delete",
     "stream_get",
+    "stream_head",
     "stream_list",
     "stream_list_of_tasks",
     "stream_put",

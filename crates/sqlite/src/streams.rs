@@ -123,11 +123,14 @@ pub(crate) fn read_event(
     })
 }
 
-/// The head of any stream.
-pub(crate) fn head(db: Db<'_, '_>, ns: i64, stream: &StreamName) -> Result<Head> {
+/// The head of any stream, and where the positions of its events begin.
+fn head(db: Db<'_, '_>, ns: i64, stream: &StreamName) -> Result<(Head, Origin)> {
+    let read = |cells: &mut Cells<'_, '_>| {
+        Ok((read_head(cells)?, Origin { loaded: cells.get()?, ahead: cells.get()? }))
+    };
     let head = match stream.task() {
-        Some(task) => db.first(sql!("task_head"), params![ns, id(task)], read_head)?,
-        None => StreamRow::get(db, ns, stream)?.map(|row| row.head),
+        Some(task) => db.first(sql!("task_head"), params![ns, id(task)], read)?,
+        None => db.first(sql!("stream_head"), params![ns, stream.as_str()], read)?,
     };
     Ok(head.unwrap_or_default())
 }
@@ -218,15 +221,20 @@ pub(crate) fn cut(db: Db<'_, '_>, ns: i64, cut: &Cut) -> Result<CutPoint> {
         CutAt::Time(time) => {
             match db.first(sql!("event_since"), params![ns, stream, time.as_micros()], read)? {
                 Some((seq, at)) => CutPoint { up_to: seq - 1, oldest_at: Some(at) },
-                None => CutPoint { up_to: head(db, ns, &cut.stream)?.last, oldest_at: None },
+                None => CutPoint { up_to: head(db, ns, &cut.stream)?.0.last, oldest_at: None },
             }
         }
     })
 }
 
-fn after(db: Db<'_, '_>, ns: i64, stream: &StreamName, seq: u64, limit: usize) -> Result<Vec<Event>> {
+fn after(
+    db: Db<'_, '_>,
+    ns: i64,
+    (stream, origin): (&StreamName, Origin),
+    seq: u64,
+    limit: usize,
+) -> Result<Vec<Event>> {
     let seq = i64::try_from(seq).unwrap_or(i64::MAX);
-    let origin = origin(db, ns, stream.category())?;
     let read = |cells: &mut Cells<'_, '_>| read_event(cells, origin, Some(stream));
     db.all(sql!("events_after"), params![ns, stream.as_str(), seq, limit], read)
 }
@@ -241,9 +249,9 @@ fn of_category(db: Db<'_, '_>, ns: i64, name: &str, after: &Position, limit: usi
 pub(crate) fn unread(db: Db<'_, '_>, ns: i64, unread: &Unread) -> Result<UnreadEvents> {
     let (events, oldest, trims) = match (&unread.source, &unread.after) {
         (Source::Stream(stream), cursor) => {
-            let oldest = head(db, ns, stream)?.oldest;
+            let (Head { oldest, .. }, origin) = head(db, ns, stream)?;
             let seq = if let Some(Cursor::Seq(seq)) = cursor { *seq } else { oldest };
-            (after(db, ns, stream, seq, unread.limit)?, oldest, Trims::default())
+            (after(db, ns, (stream, origin), seq, unread.limit)?, oldest, Trims::default())
         }
         (Source::Category(category), cursor) => {
             let start = Position::default();
@@ -270,11 +278,10 @@ pub(crate) fn overgrown(
 }
 
 pub(crate) fn read(db: Db<'_, '_>, ns: i64, read: &StreamRead) -> Result<statehold_core::Result<StreamPage>> {
-    let head = head(db, ns, &read.stream)?;
+    let (head, origin) = head(db, ns, &read.stream)?;
     let limit = read.limit as usize;
     let backward = |before: u64| -> Result<Vec<Event>> {
         let before = i64::try_from(before).unwrap_or(i64::MAX);
-        let origin = origin(db, ns, read.stream.category())?;
         let params = params![ns, read.stream.as_str(), before, limit];
         let read_one = |cells: &mut Cells<'_, '_>| read_event(cells, origin, Some(&read.stream));
         let mut events = db.all(sql!("events_before"), params, read_one)?;
@@ -285,8 +292,8 @@ pub(crate) fn read(db: Db<'_, '_>, ns: i64, read: &StreamRead) -> Result<stateho
         ReadFrom::After(seq) if seq < head.oldest => {
             return Ok(Err(Error::compacted(read.stream.as_str(), &head.oldest)));
         }
-        ReadFrom::After(seq) => after(db, ns, &read.stream, seq, limit)?,
-        ReadFrom::Oldest => after(db, ns, &read.stream, head.oldest, limit)?,
+        ReadFrom::After(seq) => after(db, ns, (&read.stream, origin), seq, limit)?,
+        ReadFrom::Oldest => after(db, ns, (&read.stream, origin), head.oldest, limit)?,
         ReadFrom::Before(seq) => backward(seq)?,
         ReadFrom::Last => backward(u64::MAX)?,
     };

@@ -2,65 +2,80 @@
 //!
 //! ```
 //! # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
-//! # let folder = tempfile::tempdir().unwrap();
-//! # std::env::set_current_dir(&folder).unwrap();
-//! let store = statehold::open("sqlite:statehold.db").await?;
-//! assert_eq!(store.health().await?.store, "sqlite:statehold.db");
+//! use statehold::{Message, Statehold, TaskCreate};
+//!
+//! // `sqlite:statehold.db` keeps it in a file.
+//! let hold = Statehold::open("memory:").await?;
+//!
+//! // A webhook arrives, perhaps twice: one task.
+//! let hook = TaskCreate::new("answer").thread("42").idempotency_key("hook-7");
+//! let task = hold.tasks().create(hook).await?.task;
+//!
+//! // A worker takes it. Everything it writes is refused once its lease is lost.
+//! let lease = hold.tasks().claim(&["default"], "worker-1", 1).await?.remove(0);
+//! let mut settle = lease.settle();
+//! settle.append("thread/42".parse()?, vec![Message::text("assistant", "Hello")?.event()?]);
+//! settle.complete(None).await?;
+//!
+//! // Someone waits for it.
+//! let task = hold.tasks().wait(task.id, None).await?;
+//! assert_eq!(task.status.as_str(), "completed");
+//! assert_eq!(hold.threads().messages("42", 50).await?.len(), 1);
 //! # Ok::<(), statehold::Error>(())
 //! # }).unwrap();
 //! ```
 //!
-//! What a store does is the contract of [`Backend`]; commands, batches and queries are in [`statehold_core`].
+//! # A tour
+//!
+//! [`Statehold`] is a store and a namespace in it. Its nouns are handles: [`Tasks`], [`Queues`], [`Streams`],
+//! [`Groups`], [`Documents`], [`Entries`], [`Locks`], [`Threads`], [`Results`]. A claim gives a [`Lease`], by which one
+//! works on a task; [`Worker`](worker::Worker) does that with handlers, and [`Supervisor`](supervisor::Supervisor) sees
+//! to what has run out of time. What is not here, such as everything that a command can say, is in [`core`].
+//!
+//! # The thirteen calls
+//!
+//! | of a state layer | here |
+//! |---|---|
+//! | `create_task`, `get_task`, `update_task`, `list_tasks` | [`Tasks::create`], [`Tasks::get`], [`Tasks::update`], [`Tasks::list`] |
+//! | `get_or_create_thread`, `get_thread`, `update_thread` | [`Threads::get_or_create`], [`Threads::get`], [`Threads::update`] |
+//! | `append_message`, `get_messages` | [`Threads::append`], [`Threads::messages`] |
+//! | `try_lock`, `release_lock` | [`Locks::try_lock`], [`Locks::release`] |
+//! | `set_result`, `get_result` | [`Results::set`], [`Results::get`] |
 
-use std::sync::Arc;
+mod documents;
+mod entries;
+mod groups;
+mod hold;
+mod lease;
+mod locks;
+mod owner;
+mod queues;
+mod renewal;
+mod results;
+mod store;
+mod streams;
+pub mod supervisor;
+mod tasks;
+mod threads;
+mod wait;
+pub mod worker;
 
+pub use documents::Documents;
+pub use entries::Entries;
+pub use groups::Groups;
+pub use hold::Statehold;
+pub use lease::{Lease, Settle};
+pub use locks::{LockGuard, Locks};
+pub use queues::Queues;
+pub use results::Results;
 pub use statehold_core as core;
-use statehold_core::memory::Memory;
-pub use statehold_core::{Backend, Batch, Clock, Error, Json, Result};
-use statehold_sqlite::{Config, Sqlite};
-
-/// The store that is used when none is named.
-pub const DEFAULT_STORE: &str = "sqlite:statehold.db";
-
-/// A store by its URL: the one place that knows which backend a URL means.
-#[derive(Clone, Debug)]
-pub enum Store {
-    /// `memory:`: everything is gone with the process.
-    Memory,
-    /// `sqlite:path`: one file on this machine.
-    Sqlite(Config),
-}
-
-impl Store {
-    /// What a URL means.
-    ///
-    /// ```
-    /// assert!(statehold::Store::parse("sqlite:statehold.db").is_ok());
-    /// let error = statehold::Store::parse("mysql://localhost").unwrap_err();
-    /// assert!(error.hint_text().unwrap().contains("sqlite:"));
-    /// ```
-    pub fn parse(url: &str) -> Result<Self> {
-        match url.split_once(':') {
-            Some(("memory", "")) => Ok(Self::Memory),
-            Some(("sqlite", _)) => Config::from_url(url).map(Self::Sqlite),
-            _ => Err(Error::invalid("store", format!("`{url}` is not the URL of a store"))
-                .hint("write sqlite:path, such as sqlite:statehold.db, or memory:")),
-        }
-    }
-
-    /// Opens it.
-    pub async fn open(self) -> Result<Arc<dyn Backend>> {
-        Ok(match self {
-            Self::Memory => Arc::new(Memory::new(Clock::real())),
-            Self::Sqlite(config) => Arc::new(Sqlite::open(config).await?),
-        })
-    }
-}
-
-/// Opens the store that a URL names.
-pub async fn open(url: &str) -> Result<Arc<dyn Backend>> {
-    Store::parse(url)?.open().await
-}
+pub use statehold_core::command::{DocumentPut, NewEvent, TaskCreate};
+pub use statehold_core::model::{StreamName, Task, TaskError, TaskId, Token, WaitFor};
+pub use statehold_core::{Backend, Batch, Clock, Error, ErrorKind, Json, Result, Seconds, Status, Timestamp};
+pub use store::{DEFAULT_STORE, Store};
+pub use streams::{From, Streams};
+pub use tasks::Tasks;
+pub use threads::{Message, Said, Thread, Threads};
 
 /// The examples of the README are run with the tests.
 #[cfg(doctest)]

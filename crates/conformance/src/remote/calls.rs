@@ -35,6 +35,10 @@ macro_rules! calls {
             $(async fn $special(&self, $($other: $other_type),*) -> Result<$other_answer> {
                 self.next().$special($($other),*).await
             })*
+
+            fn can_lose_answers(&self) -> bool {
+                self.next().can_lose_answers()
+            }
         }
 
         #[async_trait]
@@ -46,6 +50,11 @@ macro_rules! calls {
             $(async fn $special(&self, $($other: $other_type),*) -> Result<$other_answer> {
                 Remote::$special(self, $($other),*).await
             })*
+
+            // Those of a process that dies are lost with it.
+            fn can_lose_answers(&self) -> bool {
+                true
+            }
         }
 
         impl Store {

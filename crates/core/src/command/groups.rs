@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::clock::Seconds;
 use crate::limits::{self, Check};
-use crate::model::{Position, Source, Token};
+use crate::model::{Delivered, Position, Source, Token};
 use crate::query::CategoryCursor;
 
 /// One delivery with its proof.
@@ -15,6 +15,12 @@ pub struct DeliveryRef {
     pub position: Position,
     /// The proof that the delivery gave.
     pub delivery_token: Token,
+}
+
+impl From<&Delivered> for DeliveryRef {
+    fn from(delivered: &Delivered) -> Self {
+        Self { position: delivered.event.position.clone(), delivery_token: delivered.delivery_token }
+    }
 }
 
 /// Says that deliveries are done.

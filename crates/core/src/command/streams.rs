@@ -47,6 +47,19 @@ pub struct Appended {
     pub last_seq: u64,
 }
 
+impl NewEvent {
+    /// An event without data.
+    pub fn new(kind: impl Into<String>) -> Self {
+        Self { kind: kind.into(), data: None }
+    }
+
+    /// The same event with data.
+    #[must_use]
+    pub fn data(self, data: Json) -> Self {
+        Self { data: Some(data), ..self }
+    }
+}
+
 impl StreamAppend {
     pub(super) fn check(&self, check: &mut Check) {
         check.count("events", self.events.len(), 1, limits::LIST);

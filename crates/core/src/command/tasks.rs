@@ -146,6 +146,74 @@ impl TaskCreate {
         Self { kind: kind.into(), ..Self::default() }
     }
 
+    /// The queue, `default` unless said.
+    #[must_use]
+    pub fn queue(self, queue: impl Into<String>) -> Self {
+        Self { queue: Some(queue.into()), ..self }
+    }
+
+    /// What the work is about.
+    #[must_use]
+    pub fn input(self, input: Json) -> Self {
+        Self { input: Some(input), ..self }
+    }
+
+    /// Lower is claimed first; 0 unless said.
+    #[must_use]
+    pub fn priority(self, priority: i16) -> Self {
+        Self { priority: Some(priority), ..self }
+    }
+
+    /// A label, to be found by.
+    #[must_use]
+    pub fn label(mut self, key: impl Into<String>, value: impl Into<String>) -> Self {
+        self.labels.insert(key.into(), value.into());
+        self
+    }
+
+    /// The thread it belongs to.
+    #[must_use]
+    pub fn thread(self, thread: impl Into<String>) -> Self {
+        Self { thread: Some(thread.into()), ..self }
+    }
+
+    /// What makes it be created once.
+    #[must_use]
+    pub fn idempotency_key(self, key: impl Into<String>) -> Self {
+        Self { idempotency_key: Some(key.into()), ..self }
+    }
+
+    /// What makes a parent create it once.
+    #[must_use]
+    pub fn child_key(self, key: impl Into<String>) -> Self {
+        Self { child_key: Some(key.into()), ..self }
+    }
+
+    /// Of the tasks with this key one runs at a time.
+    #[must_use]
+    pub fn exclusive_key(self, key: impl Into<String>) -> Self {
+        Self { exclusive_key: Some(key.into()), ..self }
+    }
+
+    /// Something that must be completed before.
+    #[must_use]
+    pub fn depends_on(mut self, id: TaskId) -> Self {
+        self.depends_on.push(id);
+        self
+    }
+
+    /// When it can be claimed first.
+    #[must_use]
+    pub fn run_at(self, at: Timestamp) -> Self {
+        Self { run_at: Some(at), ..self }
+    }
+
+    /// How long an attempt may take.
+    #[must_use]
+    pub fn timeout(self, timeout: impl Into<Seconds>) -> Self {
+        Self { timeout_seconds: Some(timeout.into()), ..self }
+    }
+
     /// What two requests must have in common to be the same.
     pub(crate) fn request(&self) -> Self {
         Self {

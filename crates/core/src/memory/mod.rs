@@ -220,6 +220,10 @@ impl Backend for Memory {
         Ok(self.hub.register(namespace, topics))
     }
 
+    fn can_lose_answers(&self) -> bool {
+        false
+    }
+
     async fn health(&self) -> Result<Health> {
         Ok(Health {
             store: "memory:".into(),

@@ -1,0 +1,45 @@
+//! Which store a URL means. This is the one place that knows.
+
+use std::sync::Arc;
+
+use statehold_core::memory::Memory;
+use statehold_core::{Backend, Clock, Error, Result};
+use statehold_sqlite::{Config, Sqlite};
+
+/// The store that is used when none is named.
+pub const DEFAULT_STORE: &str = "sqlite:statehold.db";
+
+/// A store by its URL.
+#[derive(Clone, Debug)]
+pub enum Store {
+    /// `memory:`: everything is gone with the process.
+    Memory,
+    /// `sqlite:path`: one file on this machine.
+    Sqlite(Config),
+}
+
+impl Store {
+    /// What a URL means.
+    ///
+    /// ```
+    /// assert!(statehold::Store::parse("sqlite:statehold.db").is_ok());
+    /// let error = statehold::Store::parse("mysql://localhost").unwrap_err();
+    /// assert!(error.hint_text().unwrap().contains("sqlite:"));
+    /// ```
+    pub fn parse(url: &str) -> Result<Self> {
+        match url.split_once(':') {
+            Some(("memory", "")) => Ok(Self::Memory),
+            Some(("sqlite", _)) => Config::from_url(url).map(Self::Sqlite),
+            _ => Err(Error::invalid("store", format!("`{url}` is not the URL of a store"))
+                .hint("write sqlite:path, such as sqlite:statehold.db, or memory:")),
+        }
+    }
+
+    /// Opens it.
+    pub async fn open(self) -> Result<Arc<dyn Backend>> {
+        Ok(match self {
+            Self::Memory => Arc::new(Memory::new(Clock::real())),
+            Self::Sqlite(config) => Arc::new(Sqlite::open(config).await?),
+        })
+    }
+}
