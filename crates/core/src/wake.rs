@@ -6,12 +6,13 @@ use std::collections::HashMap;
 use std::fmt::{self, Write as _};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
+use serde::{Deserialize, Serialize};
 use tokio::sync::Notify;
 
 use crate::model::{StreamName, TaskId};
 
 /// What a wake is about.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Topic {
     /// A task of this queue became ready, or the queue was paused or not.
     Queue(String),

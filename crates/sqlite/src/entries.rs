@@ -4,7 +4,7 @@ use rusqlite::{Result, params};
 use statehold_core::Timestamp;
 use statehold_core::model::Entry;
 
-use crate::rows::{Cells, More, Table};
+use crate::rows::{Cells, Keys, Table};
 use crate::statements::{Db, sql};
 
 pub(crate) fn read(cells: &mut Cells<'_, '_>) -> Result<Entry> {
@@ -38,25 +38,10 @@ impl Table for Entry {
     }
 }
 
-/// The first entries after a key that begin with a prefix and have not expired.
-pub(crate) fn list(
-    db: Db<'_, '_>,
-    ns: i64,
-    prefix: &str,
-    after: &str,
-    limit: usize,
-    now: Timestamp,
-) -> Result<Vec<Entry>> {
-    let mut entries = Vec::new();
-    db.each(sql!("entry_list"), params![ns, after, prefix], |cells| {
+/// Some entries by their keys; none for those that have expired.
+pub(crate) fn list(db: Db<'_, '_>, ns: i64, keys: Keys<'_>, now: Timestamp) -> Result<Vec<Entry>> {
+    db.keyed(sql!("entry_list"), ns, keys, |cells| {
         let entry = read(cells)?;
-        if !entry.key.starts_with(prefix) {
-            return Ok(More::Enough);
-        }
-        if entry.expires_at > now {
-            entries.push(entry);
-        }
-        Ok(if entries.len() == limit { More::Enough } else { More::Please })
-    })?;
-    Ok(entries)
+        Ok((entry.key.clone(), Some(entry).filter(|entry| entry.expires_at > now)))
+    })
 }

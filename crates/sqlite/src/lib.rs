@@ -80,7 +80,7 @@ use documents::Short;
 use log::Log;
 pub use open::Examination;
 use readers::Readers;
-use rows::Table;
+use rows::{Keys, Table};
 use statements::{Db, sql};
 use wakes::Wakes;
 use writer::{Planned, Writer};
@@ -191,12 +191,14 @@ impl Sqlite {
         namespace: &str,
         list: &KeyList,
         key: impl Fn(&T) -> String,
-        read: impl FnOnce(Db<'_, '_>, i64, &str, &str, usize) -> rusqlite::Result<Vec<T>> + Send + 'static,
+        read: impl FnOnce(Db<'_, '_>, i64, Keys<'_>) -> rusqlite::Result<Vec<T>> + Send + 'static,
     ) -> Result<Page<T>> {
         list.check()?;
         let (after, prefix, limit) =
             (list.place()?.unwrap_or_default(), list.prefix.clone(), list.limit as usize);
-        let items = self.read_long(namespace, move |db, ns| read(db, ns, &prefix, &after, limit + 1)).await?;
+        let read =
+            move |db: Db<'_, '_>, ns| read(db, ns, Keys { prefix: &prefix, after: &after, limit: limit + 1 });
+        let items = self.read_long(namespace, read).await?;
         Ok(Page::of(items, limit, key))
     }
 }
@@ -331,9 +333,7 @@ impl Backend for Sqlite {
 
     async fn entry_list(&self, namespace: &str, list: &KeyList) -> Result<Page<Entry>> {
         let now = self.0.clock.now();
-        let read = move |db: Db<'_, '_>, ns, prefix: &str, after: &str, limit| {
-            entries::list(db, ns, prefix, after, limit, now)
-        };
+        let read = move |db: Db<'_, '_>, ns, keys: Keys<'_>| entries::list(db, ns, keys, now);
         self.page(namespace, list, |entry| entry.key.clone(), read).await
     }
 
@@ -345,9 +345,7 @@ impl Backend for Sqlite {
 
     async fn lock_list(&self, namespace: &str, list: &KeyList) -> Result<Page<Lock>> {
         let now = self.0.clock.now();
-        let read = move |db: Db<'_, '_>, ns, prefix: &str, after: &str, limit| {
-            locks::list(db, ns, prefix, after, limit, now)
-        };
+        let read = move |db: Db<'_, '_>, ns, keys: Keys<'_>| locks::list(db, ns, keys, now);
         self.page(namespace, list, |lock| lock.key.clone(), read).await
     }
 

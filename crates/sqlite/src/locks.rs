@@ -5,7 +5,7 @@ use statehold_core::Timestamp;
 use statehold_core::model::{Lock, Token};
 use statehold_core::row::{Holder, LockRow};
 
-use crate::rows::{Cells, More, Table};
+use crate::rows::{Cells, Keys, Table};
 use crate::statements::{Db, sql};
 
 pub(crate) fn read(cells: &mut Cells<'_, '_>) -> Result<LockRow> {
@@ -51,23 +51,11 @@ impl Table for LockRow {
     }
 }
 
-/// The first held locks after a key that begin with a prefix.
-pub(crate) fn list(
-    db: Db<'_, '_>,
-    ns: i64,
-    prefix: &str,
-    after: &str,
-    limit: usize,
-    now: Timestamp,
-) -> Result<Vec<Lock>> {
-    let mut locks = Vec::new();
-    db.each(sql!("lock_list"), params![ns, after, prefix], |cells| {
+/// Some locks by their keys, if they are held.
+pub(crate) fn list(db: Db<'_, '_>, ns: i64, keys: Keys<'_>, now: Timestamp) -> Result<Vec<Lock>> {
+    db.keyed(sql!("lock_list"), ns, keys, |cells| {
         let row = read(cells)?;
-        if !row.key.starts_with(prefix) {
-            return Ok(More::Enough);
-        }
-        locks.extend(row.held(now));
-        Ok(if locks.len() == limit { More::Enough } else { More::Please })
-    })?;
-    Ok(locks)
+        let held = row.held(now);
+        Ok((row.key, held))
+    })
 }

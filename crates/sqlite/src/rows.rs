@@ -65,6 +65,26 @@ impl Db<'_, '_> {
         Ok(all)
     }
 
+    /// The first rows by their keys. What is read of each is its key, and what is to be listed of it, if anything.
+    pub(crate) fn keyed<T>(
+        self,
+        sql: Sql,
+        ns: i64,
+        keys: Keys<'_>,
+        mut read: impl FnMut(&mut Cells<'_, '_>) -> Result<(String, Option<T>)>,
+    ) -> Result<Vec<T>> {
+        let mut listed = Vec::new();
+        self.each(sql, rusqlite::params![ns, keys.after, keys.prefix], |cells| {
+            let (key, row) = read(cells)?;
+            if !key.starts_with(keys.prefix) {
+                return Ok(More::Enough);
+            }
+            listed.extend(row);
+            Ok(if listed.len() == keys.limit { More::Enough } else { More::Please })
+        })?;
+        Ok(listed)
+    }
+
     /// The number of a namespace, that of its last position, and where its positions begin.
     pub(crate) fn namespace(self, name: &str) -> Result<Option<(i64, u64, Origin)>> {
         self.first(sql!("namespace_get"), [name], |cells| {
@@ -222,6 +242,14 @@ pub(crate) fn text(json: Option<&Json>) -> Option<&str> {
 /// A value as JSON, unless it is the default.
 pub(crate) fn value<T: Serialize + Default + PartialEq>(value: &T) -> Option<String> {
     if *value == T::default() { None } else { serde_json::to_string(value).ok() }
+}
+
+/// Which keys are listed: the first ones after a key, that begin with a prefix.
+#[derive(Clone, Copy)]
+pub(crate) struct Keys<'k> {
+    pub(crate) prefix: &'k str,
+    pub(crate) after: &'k str,
+    pub(crate) limit: usize,
 }
 
 /// A kind of row with a table.

@@ -11,7 +11,7 @@ use statehold_core::query::{
 use statehold_core::row::{Cursor, Head, StreamRow, TrimMark, Trims};
 use statehold_core::{Error, Timestamp};
 
-use crate::rows::{Cells, More, Table, id, micros, text};
+use crate::rows::{Cells, Keys, More, Table, id, micros, text};
 use crate::statements::{Db, sql};
 
 impl Table for StreamRow {
@@ -324,13 +324,8 @@ pub(crate) fn read_category(
 }
 
 /// The first streams after a name that begin with a prefix, those of tasks included.
-pub(crate) fn list(
-    db: Db<'_, '_>,
-    ns: i64,
-    prefix: &str,
-    after: &str,
-    limit: usize,
-) -> Result<Vec<StreamInfo>> {
+pub(crate) fn list(db: Db<'_, '_>, ns: i64, keys: Keys<'_>) -> Result<Vec<StreamInfo>> {
+    let Keys { prefix, after, limit } = keys;
     let mut streams = Vec::new();
     db.each(sql!("stream_list"), params![ns, after, prefix], |cells| {
         let row = read_stream(cells)?;

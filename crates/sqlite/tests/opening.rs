@@ -41,6 +41,7 @@ fn main() -> ExitCode {
             a_damaged_file_that_another_process_has_open_is_not_set_aside,
             a_namespace_is_copied_from_file_to_file,
             documents_of_sixteen_mebibytes_come_back,
+            the_log_does_not_grow_with_what_is_written,
         ],
         named![opener, holder, without_rights, on_a_read_only_disk],
     )
@@ -591,4 +592,29 @@ fn documents_of_sixteen_mebibytes_come_back() {
         assert!(read(&to, "binary").await.content == Some(content), "byte for byte");
         assert!(read(&to, "json").await.body == Some(text), "letter for letter");
     });
+}
+
+/// The log is taken over into the file while it is written to, so that it stays a few times as long as it may become
+/// before that begins.
+fn the_log_does_not_grow_with_what_is_written() {
+    let folder = folder();
+    let path = folder.path().join("state.db");
+    let (batches, size) = (1_600, 128 << 10);
+    // What is there already would not be written again.
+    let body = |number: usize| Json::of(&["x", "y"][number / 100 % 2].repeat(size)).expect("valid JSON");
+    let longest = block_on(async {
+        let store = open(&path).await;
+        let mut longest = 0;
+        for number in 0..batches {
+            let put = DocumentPut::json("long", (number % 100).to_string(), body(number));
+            apply(&store, Batch::of(NAMESPACE, put).0).await.expect("it is stored");
+            longest = longest.max(fs::metadata(beside(&path, "-wal")).expect("a log").len());
+        }
+        longest
+    });
+    let written = u64::try_from(batches * size).expect("a length");
+    assert!(
+        written >= 200 << 20 && longest < 64 << 20,
+        "the log had {longest} bytes after {written} written"
+    );
 }

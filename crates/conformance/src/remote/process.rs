@@ -22,7 +22,7 @@ use statehold_core::{Clock, Result};
 use tokio::sync::oneshot;
 
 use super::SERVE_VARIABLE;
-use super::wire::{Dump, Message, Request, Subject, read, write};
+use super::wire::{Dump, Message, Request, read, write};
 
 /// A folder that goes when nobody needs it any more.
 #[derive(Debug)]
@@ -207,7 +207,6 @@ impl Remote {
     pub(super) async fn register(&self, namespace: &str, topics: &[Topic]) -> Result<Waiter> {
         let number = self.process.number();
         let waiter = self.process.inbox.hub.register("", &[own_topic(number)]);
-        let topics: Vec<_> = topics.iter().cloned().map(Subject).collect();
         self.ask::<()>("register", (namespace, topics, number)).await?;
         Ok(waiter)
     }

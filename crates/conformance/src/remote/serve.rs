@@ -15,10 +15,11 @@ use statehold_core::call::{Claim, Claimed, Deliveries, GroupRead};
 use statehold_core::command::Reply;
 use statehold_core::model::Document;
 use statehold_core::query::{DocumentList, Page};
+use statehold_core::wake::Topic;
 use statehold_core::{Backend, Clock, Result, Timestamp};
 use tokio::task::JoinSet;
 
-use super::wire::{Dump, Message, Request, Subject, read, write};
+use super::wire::{Dump, Message, Request, read, write};
 
 /// Answers requests from stdin on stdout until there are no more. `open` opens the store of a folder.
 pub fn serve<F, B>(open: impl Fn(PathBuf, Clock) -> F + Send + Sync + 'static) -> ExitCode
@@ -137,9 +138,8 @@ impl Store {
 
     pub(super) async fn register(
         &self,
-        (namespace, topics, number): (String, Vec<Subject>, u64),
+        (namespace, topics, number): (String, Vec<Topic>, u64),
     ) -> Result<()> {
-        let topics: Vec<_> = topics.into_iter().map(|subject| subject.0).collect();
         let waiter = self.backend.register(&namespace, &topics).await?;
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner).spawn(async move {
             loop {

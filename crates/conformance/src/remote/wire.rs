@@ -10,8 +10,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use statehold_core::call::Sweep;
 use statehold_core::dump::Record;
-use statehold_core::model::{StreamName, TaskId};
-use statehold_core::wake::Topic;
+use statehold_core::model::TaskId;
 use statehold_core::{Error, Result};
 
 /// A call, for the process that serves it.
@@ -115,21 +114,4 @@ impl Dump {
     pub(super) fn stream(self) -> BoxStream<'static, Result<Record>> {
         stream::iter(self.0.into_iter().map(Ok).chain(self.1.map(Err))).boxed()
     }
-}
-
-/// A topic that goes through the pipe.
-#[derive(Serialize, Deserialize)]
-pub(super) struct Subject(#[serde(with = "TopicWire")] pub(super) Topic);
-
-#[derive(Serialize, Deserialize)]
-#[serde(remote = "Topic")]
-enum TopicWire {
-    Queue(String),
-    Task(TaskId),
-    Stream(StreamName),
-    Category(String),
-    Group(String),
-    Entry(String),
-    Lock(String),
-    Document { kind: String, name: String },
 }
