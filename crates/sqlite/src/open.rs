@@ -398,14 +398,14 @@ fn with_advice(damage: &Error, path: &Path) -> Error {
     if not_a_database {
         let message = format!("`{shown}` is not a SQLite database");
         return Error::corrupt(message).hint(
-            "check the path; nothing was changed. If it was Statehold's, restore a backup, or add --recover to set the \
-             file aside and begin a new one",
+            "check the path; nothing was changed. If it was Statehold's, restore a backup, or `statehold doctor \
+             --recover` sets the file aside and begins a new one",
         );
     }
     let message = format!("`{shown}` is damaged: {}", damage.message());
     Error::corrupt(message).hint(format!(
         "nothing was changed; `statehold doctor --store sqlite:{shown}` tells more; restore a backup, or add \
-         --recover to set the file aside and begin a new one"
+         --recover to that, which sets the file aside and begins a new one"
     ))
 }
 

@@ -3,7 +3,7 @@
 use statehold_core::command::{DocumentDelete, DocumentPut, Expect};
 use statehold_core::model::Document;
 use statehold_core::query::{DocumentList, Page};
-use statehold_core::{ErrorKind, Json, Result};
+use statehold_core::{Clock, Error, ErrorKind, Json, Result};
 
 use crate::Statehold;
 
@@ -32,7 +32,7 @@ impl Documents<'_> {
     /// Changes a document: `change` is given its body, if there is one, and answers the new one. It is called again if
     /// someone else wrote meanwhile, so that no change is lost.
     ///
-    /// Labels, schema version and expiry stay as they are.
+    /// Labels and schema version stay as they are; its time to live, if it has one, begins anew.
     ///
     /// ```
     /// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
@@ -60,8 +60,12 @@ impl Documents<'_> {
     ) -> Result<Document> {
         loop {
             let before = self.get(kind, name).await?;
+            if before.as_ref().is_some_and(|document| document.content.is_some()) {
+                let message = format!("document `{kind}/{name}` is bytes and not JSON");
+                return Err(Error::conflict(name, message).hint("write it as a whole, with `put_with`"));
+            }
             let body = change(before.as_ref().and_then(|document| document.body.as_ref()))?;
-            let mut put = DocumentPut::json(kind, name, body.clone());
+            let mut put = DocumentPut::json(kind, name, body);
             put.expect = Expect::Absent;
             if let Some(document) = &before {
                 put.expect = Expect::Revision(document.revision);
@@ -69,14 +73,13 @@ impl Documents<'_> {
                 put.schema_version = document.schema_version;
                 put.ttl_seconds = document.expires_at.map(|at| at.since(document.updated_at));
             }
-            match self.put_with(put).await {
-                Ok(_) => {}
+            let revision = match self.put_with(put.clone()).await {
+                Ok(revision) => revision,
                 Err(error) if matches!(error.kind(), ErrorKind::PreconditionFailed { .. }) => continue,
                 Err(error) => return Err(error),
-            }
-            if let Some(document) = self.get(kind, name).await? {
-                return Ok(document);
-            }
+            };
+            // Someone may have removed it since. It was changed all the same, and is not changed again.
+            return Ok(self.get(kind, name).await?.unwrap_or_else(|| written(put, revision)));
         }
     }
 
@@ -91,4 +94,12 @@ impl Documents<'_> {
     pub async fn list(self, list: &DocumentList) -> Result<Page<Document>> {
         self.hold.backend().document_list(self.hold.namespace(), list).await
     }
+}
+
+/// A document as it was written, for when it can no longer be read.
+fn written(put: DocumentPut, revision: u64) -> Document {
+    let DocumentPut { kind, name, body, content, labels, schema_version, ttl_seconds, expect: _ } = put;
+    let updated_at = Clock::real().now();
+    let expires_at = ttl_seconds.map(|ttl| updated_at + ttl);
+    Document { kind, name, revision, schema_version, labels, body, content, updated_at, expires_at }
 }

@@ -6,12 +6,11 @@ use statehold_core::call::{Deliveries, GroupRead};
 use statehold_core::command::{DeliveryRef, GroupAck, GroupNack, GroupSeek, SeekTo};
 use statehold_core::model::{Delivered, GroupInfo, Source};
 use statehold_core::wake::Topic;
-use statehold_core::{Error, Result, Seconds};
-use tokio::sync::oneshot;
+use statehold_core::{Result, Seconds};
 
-use crate::Statehold;
 use crate::hold::Tries;
 use crate::wait::Wait;
+use crate::{Statehold, taken};
 
 /// Consumer groups of a namespace.
 #[derive(Clone, Copy, Debug)]
@@ -45,24 +44,15 @@ impl Groups<'_> {
         if read.key.is_none() && hold.backend().can_lose_answers() {
             read.key = Some(format!("retry/{}", statehold_core::model::TaskId::generate()));
         }
-        let (reply, answer) = oneshot::channel();
-        tokio::spawn(async move {
-            let deliveries = read_surely(&hold, read.clone()).await;
-            if let Err(Ok(abandoned)) = reply.send(deliveries)
-                && !abandoned.events.is_empty()
-            {
-                let refs = abandoned.events.iter().map(DeliveryRef::from).collect();
-                let nack = GroupNack {
-                    group: read.group,
-                    source: read.source,
-                    deliveries: refs,
-                    delay_seconds: Some(Seconds::ZERO),
-                };
-                // If that fails too, they are given again when their time is over.
-                let _ = hold.run(nack).await;
+        let (reading, group, source) = (hold.clone(), read.group.clone(), read.source.clone());
+        let give_back = async move |abandoned: Deliveries| {
+            let deliveries: Vec<_> = abandoned.events.iter().map(DeliveryRef::from).collect();
+            if !deliveries.is_empty() {
+                // If that fails, they are given again when their time is over.
+                let _ = hold.groups().nack(&group, &source, deliveries, None).await;
             }
-        });
-        answer.await.unwrap_or_else(|_| Err(Error::unavailable("the runtime is being shut down")))
+        };
+        taken::take(async move { read_surely(&reading, read).await }, give_back).await
     }
 
     /// Says that events are dealt with.

@@ -39,7 +39,11 @@ pub struct Lease {
     task: Task,
     token: Token,
     length: Option<Duration>,
-    /// Until when it surely holds, by this process's own clock; never if it has no end.
+    /// When it was asked for.
+    asked: Instant,
+    /// Until when the attempt may take, however often the lease is renewed; forever if none.
+    out_of_time: Option<Instant>,
+    /// Until when it surely holds, by this process's own clock; forever if none.
     until: Mutex<Option<Instant>>,
 }
 
@@ -49,8 +53,10 @@ impl Lease {
         let lease = task.lease.as_ref()?;
         let token = lease.token;
         let length = lease.expires_at.map(|end| Duration::from(end.since(lease.heartbeat_at)));
-        let until = Mutex::new(length.map(|length| asked + length));
-        Some(Self { hold: hold.clone(), token, length, until, task })
+        let spent = Duration::from(lease.heartbeat_at.since(lease.started_at));
+        let out_of_time = task.timeout_seconds.map(|all| asked + Duration::from(all).saturating_sub(spent));
+        let until = Mutex::new(earlier(length.map(|length| asked + length), out_of_time));
+        Some(Self { hold: hold.clone(), token, length, asked, out_of_time, until, task })
     }
 
     /// The task as it was when it was taken.
@@ -78,6 +84,17 @@ impl Lease {
         *self.until.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Until when the attempt may take, however often it is renewed; forever if none.
+    pub(crate) fn out_of_time(&self) -> Option<Instant> {
+        self.out_of_time
+    }
+
+    /// A time of the store's, some while from now: the claim told what time it was there.
+    pub(crate) fn later(&self, after: Duration) -> Timestamp {
+        let there = self.task.lease.as_ref().map(|lease| lease.heartbeat_at).unwrap_or_default();
+        there + Seconds::from(self.asked.elapsed() + after)
+    }
+
     /// What makes a batch of one's own depend on this lease.
     pub fn fence(&self) -> Fence {
         Fence::Task { task: self.id(), token: self.token }
@@ -99,9 +116,8 @@ impl Lease {
         let lease_seconds = self.length.map(Seconds::from);
         let renew = TaskRenew { id: self.id(), token: self.token, lease_seconds, progress };
         let renewed = self.hold.run(renew).await?;
-        if let Some(length) = self.length {
-            *self.until.lock().unwrap_or_else(PoisonError::into_inner) = Some(asked + length);
-        }
+        let until = earlier(self.length.map(|length| asked + length), self.out_of_time);
+        *self.until.lock().unwrap_or_else(PoisonError::into_inner) = until;
         Ok(renewed)
     }
 
@@ -169,6 +185,10 @@ impl Lease {
     pub fn settle(&self) -> Settle<'_> {
         Settle { lease: self, batch: self.hold.batch() }
     }
+}
+
+fn earlier(one: Option<Instant>, other: Option<Instant>) -> Option<Instant> {
+    one.into_iter().chain(other).min()
 }
 
 /// What shall happen together if the lease still holds: events, documents, children, and the end of the task.

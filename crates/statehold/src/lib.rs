@@ -46,6 +46,7 @@ mod documents;
 mod entries;
 mod groups;
 mod hold;
+mod job;
 mod lease;
 mod locks;
 mod owner;
@@ -55,6 +56,7 @@ mod results;
 mod store;
 mod streams;
 pub mod supervisor;
+mod taken;
 mod tasks;
 mod threads;
 mod wait;
@@ -77,7 +79,19 @@ pub use streams::{From, Streams};
 pub use tasks::Tasks;
 pub use threads::{Message, Said, Thread, Threads};
 
-/// The examples of the README are run with the tests.
+/// The examples of the README and of the guide are run with the tests.
 #[cfg(doctest)]
-#[doc = include_str!("../../../README.md")]
-struct Readme;
+mod examples {
+    #[doc = include_str!("../../../README.md")]
+    struct Readme;
+    #[doc = include_str!("../../../docs/tasks.md")]
+    struct Tasks;
+    #[doc = include_str!("../../../docs/workers.md")]
+    struct Workers;
+    #[doc = include_str!("../../../docs/streams.md")]
+    struct Streams;
+    #[doc = include_str!("../../../docs/locks.md")]
+    struct Locks;
+    #[doc = include_str!("../../../docs/documents.md")]
+    struct Documents;
+}

@@ -176,9 +176,11 @@ impl LockGuard {
 
     /// Frees the lock.
     pub async fn release(mut self) -> Result<()> {
-        self.released = true;
         self.end.cancel();
-        self.held.release().await
+        let released = self.held.release().await;
+        // Not before: if this future is dropped on its way, the drop of the guard sees to it.
+        self.released = true;
+        released
     }
 }
 

@@ -8,7 +8,7 @@ use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::Lease;
-use crate::worker::{Stop, Stopper};
+use crate::job::{Stop, Stopper};
 
 /// The thread that renews. It ends when this is dropped.
 pub(crate) struct Renewals(UnboundedSender<Kept>);
@@ -64,12 +64,18 @@ async fn renew(lease: Arc<Lease>, stop: Stopper) {
                     stop.say(Stop::CancelRequested);
                 }
             }
-            Ok(Err(error)) if error.is_fenced() => return stop.say(Stop::Fenced),
+            Ok(Err(error)) if error.is_fenced() => return stop.say(lost(&lease, Stop::Fenced)),
             Ok(Err(_)) | Err(_) => pause = (length / 20).max(Duration::from_millis(10)),
         }
         until = lease.until().unwrap_or(until);
         if Instant::now() >= until {
-            return stop.say(Stop::LeaseOver);
+            return stop.say(lost(&lease, Stop::LeaseOver));
         }
     }
+}
+
+/// Why a lease is lost: if the attempt took too long, that is why.
+fn lost(lease: &Lease, otherwise: Stop) -> Stop {
+    let timed_out = lease.out_of_time().is_some_and(|end| Instant::now() >= end);
+    if timed_out { Stop::TimedOut } else { otherwise }
 }

@@ -30,9 +30,26 @@ impl Store {
         match url.split_once(':') {
             Some(("memory", "")) => Ok(Self::Memory),
             Some(("sqlite", _)) => Config::from_url(url).map(Self::Sqlite),
-            _ => Err(Error::invalid("store", format!("`{url}` is not the URL of a store"))
+            _ => Err(Error::invalid("store", format!("`{}` is not the URL of a store", Self::masked(url)))
                 .hint("write sqlite:path, such as sqlite:statehold.db, or memory:")),
         }
+    }
+
+    /// A URL without the password that may be in it.
+    ///
+    /// ```
+    /// use statehold::Store;
+    ///
+    /// assert_eq!(Store::masked("postgres://me:se@cret@host:5432/db"), "postgres://me:***@host:5432/db");
+    /// assert_eq!(Store::masked("redis://:secret@host"), "redis://:***@host");
+    /// assert_eq!(Store::masked("sqlite:a@b:c.db"), "sqlite:a@b:c.db");
+    /// ```
+    pub fn masked(url: &str) -> String {
+        let Some((scheme, rest)) = url.split_once("://") else { return url.to_owned() };
+        let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
+        let Some((user, host)) = authority.rsplit_once('@') else { return url.to_owned() };
+        let user = user.split_once(':').map_or(user, |(name, _)| name);
+        format!("{scheme}://{user}:***@{host}{path}")
     }
 
     /// Opens it.

@@ -7,15 +7,14 @@ use statehold_core::command::{
     Created, TaskAmend, TaskCancel, TaskCreate, TaskEvict, TaskPark, TaskPromote, TaskPurge, TaskRetry,
     TaskSignal, TaskStart,
 };
-use statehold_core::model::{Task, TaskId};
+use statehold_core::model::{Task, TaskId, Token};
 use statehold_core::query::{Page, TaskCounts, TaskList, Why};
 use statehold_core::wake::Topic;
-use statehold_core::{Error, Json, Result, Seconds};
-use tokio::sync::oneshot;
+use statehold_core::{Error, ErrorKind, Json, Result, Seconds, Timestamp};
 
 use crate::hold::Tries;
 use crate::wait::Wait;
-use crate::{Lease, Statehold};
+use crate::{Lease, Statehold, taken};
 
 /// Tasks of a namespace.
 #[derive(Clone, Copy, Debug)]
@@ -92,50 +91,48 @@ impl Tasks<'_> {
         claim
     }
 
-    /// Claims on a task of its own: whoever stops waiting for the answer gets nothing, and nothing is lost.
-    async fn take(self, mut claim: Claim) -> Result<(Vec<Lease>, Option<statehold_core::Timestamp>)> {
+    /// Claims once. An empty answer says when something becomes due.
+    pub(crate) async fn take(self, mut claim: Claim) -> Result<(Vec<Lease>, Option<Timestamp>)> {
         let hold = self.hold.clone();
         claim.namespace = hold.namespace().to_owned();
         if claim.key.is_none() && hold.backend().can_lose_answers() {
             claim.key = Some(format!("retry/{}", TaskId::generate()));
         }
-        let (reply, answer) = oneshot::channel();
-        tokio::spawn(async move {
+        let claiming = async move {
             let asked = Instant::now();
-            let claimed = claim_surely(&hold, claim).await.map(|Claimed { tasks, next_at }| {
-                let lease = |task| Lease::new(&hold, task, asked);
-                (tasks.into_iter().filter_map(lease).collect::<Vec<_>>(), next_at)
-            });
-            if let Err(Ok((abandoned, _))) = reply.send(claimed) {
-                for lease in abandoned {
-                    // If that fails too, the lease ends by itself.
-                    let _ = lease.release().await;
-                }
-            }
-        });
-        answer.await.unwrap_or_else(|_| Err(Error::unavailable("the runtime is being shut down")))
+            let Claimed { tasks, next_at } = claim_surely(&hold, claim).await?;
+            let lease = |task| Lease::new(&hold, task, asked);
+            Ok((tasks.into_iter().filter_map(lease).collect::<Vec<_>>(), next_at))
+        };
+        taken::take(claiming, |(leases, _)| give_back(leases)).await
     }
 
     /// Starts a named task, as a claim would.
+    ///
+    /// If the future is dropped, the task goes back.
     pub async fn start(self, id: TaskId, owner: &str, lease: Option<Seconds>) -> Result<Lease> {
-        let asked = Instant::now();
+        let hold = self.hold.clone();
         let start = TaskStart { id, owner: owner.to_owned(), lease_seconds: lease };
-        let task = self.hold.run(start).await?;
-        Lease::new(self.hold, task, asked).ok_or_else(|| Error::conflict(id, "the task is no longer leased"))
+        let starting = async move {
+            let asked = Instant::now();
+            let task = hold.run(start).await?;
+            Lease::new(&hold, task, asked).ok_or_else(|| Error::conflict(id, "the task is no longer leased"))
+        };
+        taken::take(starting, |lease| give_back(vec![lease])).await
     }
 
-    /// Takes up a lease that was given elsewhere, such as to the parent of this process.
-    pub async fn resume(self, id: TaskId, token: statehold_core::model::Token) -> Result<Lease> {
+    /// Takes up a lease that was given elsewhere, such as to the parent of this process, and renews it: how much was
+    /// left of it cannot be known here.
+    pub async fn resume(self, id: TaskId, token: Token) -> Result<Lease> {
         let asked = Instant::now();
         let task = self.get(id).await?.ok_or_else(|| Error::not_found("task", id))?;
         let lease = Lease::new(self.hold, task, asked).filter(|lease| lease.token() == token);
-        lease.ok_or_else(|| {
-            Error::new(
-                statehold_core::ErrorKind::Fenced { lost_at: None, owner: None },
-                format!("task `{id}` is not leased with this token"),
-            )
-            .about(id)
-        })
+        let lease = lease.ok_or_else(|| {
+            let message = format!("task `{id}` is not leased with this token");
+            Error::new(ErrorKind::Fenced { lost_at: None, owner: None }, message).about(id)
+        })?;
+        lease.renew().await?;
+        Ok(lease)
     }
 
     /// Gives a task a signal: it is kept until the task waits for it.
@@ -197,6 +194,14 @@ impl Tasks<'_> {
                 return Ok(task);
             }
         }
+    }
+}
+
+/// Gives up leases that nobody wants.
+pub(crate) async fn give_back(leases: Vec<Lease>) {
+    for lease in leases {
+        // If that fails, the lease ends by itself.
+        let _ = lease.release().await;
     }
 }
 

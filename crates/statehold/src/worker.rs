@@ -5,115 +5,38 @@ use std::collections::HashMap;
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use statehold_core::call::Claim;
 use statehold_core::model::TaskError;
+use statehold_core::wake::Topic;
 use statehold_core::{Error, Json, Result, Seconds};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::AbortOnDropHandle;
 
+use crate::job::Stopper;
+pub use crate::job::{Job, Stop};
 use crate::renewal::Renewals;
+use crate::tasks::give_back;
+use crate::wait::Wait;
 use crate::{Lease, Statehold, Task};
 
 /// How long a task of a kind that has no handler is left to others.
 const UNKNOWN_KIND: Duration = Duration::from_secs(30);
 
-/// How long a handler that was told to stop has to do so.
+/// How long a handler that was told to stop has to do so, unless said otherwise.
 const LAST_WORDS: Duration = Duration::from_secs(5);
+
+/// How long it is waited for the end of one that was aborted.
+const ABORTING: Duration = Duration::from_millis(100);
 
 /// How long a claim waits at a time.
 const CLAIM_WAIT: Duration = Duration::from_secs(30);
 
 /// How long a worker waits after a claim that failed.
 const AFTER_TROUBLE: Duration = Duration::from_secs(1);
-
-/// What a handler is given: a lease, and the word when to stop.
-#[derive(Clone, Debug)]
-pub struct Job {
-    lease: Arc<Lease>,
-    stop: Stopper,
-}
-
-/// Why a handler shall stop.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Stop {
-    /// Someone asked for the end of the task. Failing or releasing it ends it; completing it still counts.
-    CancelRequested,
-    /// The task was taken away: what is still written is refused.
-    Fenced,
-    /// The lease could not be renewed in time, so that another may have the task by now.
-    LeaseOver,
-    /// The attempt took longer than the task allows.
-    TimedOut,
-    /// The worker is being shut down, and its grace period is over.
-    ShuttingDown,
-}
-
-impl Stop {
-    /// Whether the lease is gone, so that nothing can be written any more.
-    pub fn is_lost(self) -> bool {
-        matches!(self, Self::Fenced | Self::LeaseOver | Self::TimedOut)
-    }
-}
-
-impl fmt::Display for Stop {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::CancelRequested => "it shall be cancelled",
-            Self::Fenced => "it was taken away",
-            Self::LeaseOver => "its lease could not be renewed in time",
-            Self::TimedOut => "the attempt took longer than the task allows",
-            Self::ShuttingDown => "the worker is being shut down",
-        })
-    }
-}
-
-impl Job {
-    /// The task as it was when it was taken.
-    pub fn task(&self) -> &Task {
-        self.lease.task()
-    }
-
-    /// The lease: what it writes is refused once it is lost.
-    pub fn lease(&self) -> &Lease {
-        &self.lease
-    }
-
-    /// Comes when the handler shall stop.
-    pub async fn stopped(&self) -> Stop {
-        self.stop.word.cancelled().await;
-        self.stop.why().unwrap_or(Stop::ShuttingDown)
-    }
-
-    /// Whether, and why, the handler shall stop.
-    pub fn stop(&self) -> Option<Stop> {
-        self.stop.why()
-    }
-}
-
-/// Tells a handler to stop, once.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Stopper {
-    word: CancellationToken,
-    why: Arc<Mutex<Option<Stop>>>,
-}
-
-impl Stopper {
-    /// Says why to stop. A lost lease overrules what was said before.
-    pub(crate) fn say(&self, why: Stop) {
-        let mut said = self.why.lock().unwrap_or_else(PoisonError::into_inner);
-        if said.is_none_or(|before| !before.is_lost() && why.is_lost()) {
-            *said = Some(why);
-        }
-        self.word.cancel();
-    }
-
-    fn why(&self) -> Option<Stop> {
-        *self.why.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
 
 /// How a handler ends well.
 #[derive(Clone, Debug, PartialEq)]
@@ -222,6 +145,7 @@ pub struct Worker {
     concurrency: u32,
     lease: Duration,
     grace: Duration,
+    last_words: Duration,
     handlers: HashMap<String, Handler>,
     any: Option<Handler>,
     once: bool,
@@ -247,6 +171,7 @@ impl Worker {
             concurrency: 1,
             lease: Duration::from_secs(30),
             grace: Duration::from_secs(45),
+            last_words: LAST_WORDS,
             handlers: HashMap::new(),
             any: None,
             once: false,
@@ -286,6 +211,14 @@ impl Worker {
     #[must_use]
     pub fn grace(mut self, grace: Duration) -> Self {
         self.grace = grace;
+        self
+    }
+
+    /// How long a handler that was told to stop has to do so, before it is ended at its next await: 5 seconds unless
+    /// said otherwise.
+    #[must_use]
+    pub fn last_words(mut self, last_words: Duration) -> Self {
+        self.last_words = last_words;
         self
     }
 
@@ -359,32 +292,15 @@ impl Worker {
                 report.add(end.unwrap_or(End::Failed));
             }
             let running = u32::try_from(jobs.len()).unwrap_or(u32::MAX);
-            let Some(room) = self.concurrency.checked_sub(running).filter(|room| *room > 0) else {
-                tokio::select! {
-                    end = jobs.join_next() => report.add(end.and_then(std::result::Result::ok).unwrap_or(End::Failed)),
-                    () = stopping.cancelled() => {}
-                }
+            let room = self.concurrency.saturating_sub(running);
+            if room == 0 {
+                one_end(jobs, report, stopping).await;
                 continue;
-            };
-            let wait = if self.once { Duration::ZERO } else { CLAIM_WAIT };
-            let claim = self.hold.tasks().claim_with(self.claim(room), Some(wait));
-            tokio::pin!(claim);
-            // A claim is not given up because there is more room now: if it waits, there is nothing to take.
-            let leases = loop {
-                tokio::select! {
-                    leases = &mut claim => break leases,
-                    () = stopping.cancelled() => return Ok(()),
-                    end = jobs.join_next(), if !jobs.is_empty() => {
-                        report.add(end.and_then(std::result::Result::ok).unwrap_or(End::Failed));
-                    }
-                }
-            };
-            match leases {
+            }
+            match self.take(room, stopping).await {
+                Ok(leases) if stopping.is_cancelled() => give_back(leases).await,
                 Ok(leases) if leases.is_empty() && self.once && jobs.is_empty() => break,
-                Ok(leases) if leases.is_empty() && self.once => {
-                    let end = jobs.join_next().await;
-                    report.add(end.and_then(std::result::Result::ok).unwrap_or(End::Failed));
-                }
+                Ok(leases) if leases.is_empty() && self.once => one_end(jobs, report, stopping).await,
                 Ok(leases) => {
                     for lease in leases {
                         report.claimed += 1;
@@ -401,6 +317,23 @@ impl Worker {
             }
         }
         Ok(())
+    }
+
+    /// Takes up to `room` tasks; waits for a while if there are none. A claim that is on its way is waited for also
+    /// when the worker is told to stop, so that nothing is taken behind its back.
+    async fn take(&self, room: u32, stopping: &Stopping) -> Result<Vec<Lease>> {
+        let topics: Vec<_> = self.queues.iter().cloned().map(Topic::Queue).collect();
+        let mut wait = Wait::begin(&self.hold, &topics, Some(CLAIM_WAIT)).await?;
+        loop {
+            let (leases, next_at) = self.hold.tasks().take(self.claim(room)).await?;
+            if !leases.is_empty() || self.once {
+                return Ok(leases);
+            }
+            let go_on = stopping.run_until_cancelled(wait.sleep(next_at)).await;
+            if go_on != Some(true) {
+                return Ok(leases);
+            }
+        }
     }
 
     fn claim(&self, limit: u32) -> Claim {
@@ -422,13 +355,13 @@ impl Worker {
         let handler = self.handlers.get(&lease.task().kind).or(self.any.as_ref()).cloned();
         let stop = Stopper::default();
         let renewal = renewals.keep(&lease, &stop);
-        let (job, told_to_end) = (Job { lease, stop }, told_to_end.clone());
+        let (job, told_to_end, last_words) = (Job { lease, stop }, told_to_end.clone(), self.last_words);
         async move {
             let lease = Arc::clone(&job.lease);
             let Some(handler) = handler else {
-                return released(&lease.release_until(Some(later(&lease, UNKNOWN_KIND))).await);
+                return released(&lease.release_until(Some(lease.later(UNKNOWN_KIND))).await);
             };
-            let ended = watch(handler, job, &told_to_end).await;
+            let ended = watch(handler, job, &told_to_end, last_words).await;
             let end = settle(&lease, ended).await;
             drop(renewal);
             end
@@ -436,27 +369,35 @@ impl Worker {
     }
 }
 
+/// Waits for the end of a task, unless the worker is told to stop.
+async fn one_end(jobs: &mut JoinSet<End>, report: &mut Report, stopping: &Stopping) {
+    if let Some(Some(end)) = stopping.run_until_cancelled(jobs.join_next()).await {
+        report.add(end.unwrap_or(End::Failed));
+    }
+}
+
 /// Runs a handler on a task of its own, so that neither its panic nor its slowness harms others.
-async fn watch(handler: Handler, job: Job, told_to_end: &CancellationToken) -> Ended {
+async fn watch(handler: Handler, job: Job, told_to_end: &CancellationToken, last_words: Duration) -> Ended {
     let stop = job.stop.clone();
-    let timeout = time_left(&job.lease);
+    let out_of_time = job.lease.out_of_time();
     // The handler's own call is part of it: that may panic too.
-    let mut running = tokio::spawn(async move { handler(job).await });
+    let mut running = AbortOnDropHandle::new(tokio::spawn(async move { handler(job).await }));
     let stopped = async {
         tokio::select! {
             () = stop.word.cancelled() => {}
             () = told_to_end.cancelled() => stop.say(Stop::ShuttingDown),
-            () = sleep_for(timeout) => stop.say(Stop::TimedOut),
+            () = sleep_until(out_of_time) => stop.say(Stop::TimedOut),
         }
-        tokio::time::sleep(LAST_WORDS).await;
+        tokio::time::sleep(last_words).await;
     };
     let ended = tokio::select! {
         ended = &mut running => ended,
         () = stopped => {
             running.abort();
-            match running.await {
-                Ok(ended) => Ok(ended),
-                Err(_) => return Ended { how: None, stop: stop.why() },
+            // One that keeps its thread busy cannot be ended. It is left alone: its lease is gone.
+            match tokio::time::timeout(ABORTING, &mut running).await {
+                Ok(Ok(ended)) => Ok(ended),
+                _ => return Ended { how: None, stop: stop.why() },
             }
         }
     };
@@ -470,19 +411,11 @@ struct Ended {
     stop: Option<Stop>,
 }
 
-async fn sleep_for(length: Option<Duration>) {
-    match length {
-        Some(length) => tokio::time::sleep(length).await,
+async fn sleep_until(end: Option<Instant>) {
+    match end {
+        Some(end) => tokio::time::sleep_until(end.into()).await,
         None => std::future::pending().await,
     }
-}
-
-/// How long an attempt may still take.
-fn time_left(lease: &Lease) -> Option<Duration> {
-    let task = lease.task();
-    let spent =
-        task.lease.as_ref().map(|lease| lease.heartbeat_at.since(lease.started_at)).unwrap_or_default();
-    task.timeout_seconds.map(|all| Duration::from(all).saturating_sub(spent.into()))
 }
 
 /// Writes how a handler ended.
@@ -499,7 +432,7 @@ async fn settle(lease: &Lease, ended: Ended) -> End {
             Err(error) => failed(&lease.fail(Failure::from(error).error, false).await),
         },
         (Some(Ok(Outcome::Release(after))), _) => {
-            released(&lease.release_until(Some(later(lease, after))).await)
+            released(&lease.release_until(Some(lease.later(after))).await)
         }
         (Some(Err(_)) | None, Some(Stop::ShuttingDown)) => released(&lease.release().await),
         (Some(Err(failure)), _) => failed(&lease.fail(failure.error, failure.retry).await),
@@ -515,16 +448,6 @@ fn failed(written: &Result<Task>) -> End {
 
 fn released(written: &Result<Task>) -> End {
     if written.is_ok() { End::Released } else { End::Lost }
-}
-
-/// A time of the store's, some while from now: the lease tells what time it was there.
-fn later(lease: &Lease, after: Duration) -> statehold_core::Timestamp {
-    let there = lease.task().lease.as_ref().map(|lease| lease.heartbeat_at).unwrap_or_default();
-    let length = lease.length().unwrap_or_default();
-    let since = lease
-        .until()
-        .map_or(Duration::ZERO, |until| (Instant::now() + length).saturating_duration_since(until));
-    there + Seconds::from(since + after)
 }
 
 fn panic_message(join: tokio::task::JoinError) -> String {

@@ -1,17 +1,18 @@
 //! `statehold doctor`: whether a store is sound.
 
-use std::process::ExitCode;
-
 use clap::Args;
+use serde::Serialize;
 use statehold::{Result, Store};
-use statehold_sqlite::Sqlite;
+use statehold_sqlite::{Config, Sqlite};
+
+use crate::settings::Common;
+use crate::show::{BAD, GOOD};
+use crate::trouble::Exit;
 
 /// The arguments of `statehold doctor`.
-#[derive(Args)]
+#[derive(Args, Debug)]
+#[group(skip)]
 pub(crate) struct Doctor {
-    /// Which store
-    #[arg(long, value_name = "URL", env = "STATEHOLD_STORE", default_value = statehold::DEFAULT_STORE)]
-    store: String,
     /// If the file is damaged, set it aside under a dated name and begin a new, empty one
     ///
     /// Refused while another process has the file open. The damaged file is kept as it is.
@@ -19,53 +20,66 @@ pub(crate) struct Doctor {
     recover: bool,
 }
 
-/// Examines the store and tells; fails if it is damaged and stays so.
-pub(crate) async fn run(doctor: &Doctor) -> ExitCode {
-    match examine(doctor).await {
-        Ok(true) => ExitCode::SUCCESS,
-        Ok(false) => ExitCode::FAILURE,
-        Err(error) => {
-            eprintln!("error: {error}");
-            ExitCode::FAILURE
-        }
-    }
+/// What was found.
+#[derive(Debug, Default, Serialize)]
+struct Findings {
+    store: String,
+    sound: bool,
+    facts: Vec<String>,
+    damage: Vec<String>,
+    /// What was done about it.
+    recovered: Vec<String>,
 }
 
-async fn examine(doctor: &Doctor) -> Result<bool> {
-    let mut config = match Store::parse(&doctor.store)? {
+/// Examines the store and tells; fails if it is damaged and stays so.
+pub(crate) async fn run(common: &Common, doctor: &Doctor) -> Result<Exit> {
+    let url = common.url()?;
+    let mut findings = Findings { store: Store::masked(&url), ..Findings::default() };
+    match common.store()? {
         Store::Memory => {
-            println!("memory: holds nothing before it is used");
-            return Ok(true);
+            findings.facts.push("holds nothing before it is used".to_owned());
+            findings.sound = true;
         }
-        Store::Sqlite(config) => config,
-    };
-    println!("{}", doctor.store);
-    let sound = match Sqlite::examine(&config.path).await {
+        Store::Sqlite(config) => examine(config, doctor, &mut findings).await?,
+    }
+    common.show().answer(&findings, || findings.in_words())?;
+    let well = findings.sound || !findings.recovered.is_empty();
+    Ok(if well { Exit::Success } else { Exit::Failure })
+}
+
+async fn examine(mut config: Config, doctor: &Doctor, findings: &mut Findings) -> Result<()> {
+    match Sqlite::examine(&config.path).await {
         Ok(found) => {
-            found.facts.iter().for_each(|fact| println!("  {fact}"));
-            found.damage.iter().for_each(|damage| println!("  damaged: {damage}"));
-            found.damage.is_empty()
+            findings.sound = found.damage.is_empty();
+            findings.facts = found.facts;
+            findings.damage = found.damage;
         }
         Err(error) if doctor.recover && error.code() == "corrupt" => {
-            println!("  damaged: {}", error.message());
-            false
+            findings.damage.push(error.message().to_owned());
         }
         Err(error) => return Err(error),
-    };
-    if sound {
-        println!("  sound: every page and every row is as it should be");
-    } else if doctor.recover {
+    }
+    if !findings.sound && doctor.recover {
         config.recover = true;
         let store = Store::Sqlite(config).open().await?;
-        for note in store.health().await?.notes {
-            println!("  {note}");
-        }
-        println!("  a new, empty database is in its place");
-        return Ok(true);
-    } else {
-        println!(
-            "hint: restore a backup, or run this again with --recover to set the file aside and begin a new one"
-        );
+        findings.recovered = store.health().await?.notes;
+        findings.recovered.push("a new, empty database is in its place".to_owned());
     }
-    Ok(sound)
+    Ok(())
+}
+
+impl Findings {
+    fn in_words(&self) -> String {
+        let mut lines = vec![self.store.clone()];
+        lines.extend(self.facts.iter().map(|fact| format!("  {fact}")));
+        lines.extend(self.damage.iter().map(|damage| format!("  {BAD}damaged:{BAD:#} {damage}")));
+        lines.extend(self.recovered.iter().map(|note| format!("  {note}")));
+        if self.sound {
+            lines.push(format!("  {GOOD}sound{GOOD:#}: every page and every row is as it should be"));
+        } else if self.recovered.is_empty() {
+            let hint = "restore a backup, or run this again with --recover to set the file aside and begin a new one";
+            lines.push(format!("hint: {hint}"));
+        }
+        lines.join("\n")
+    }
 }
