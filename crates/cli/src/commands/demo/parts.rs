@@ -50,8 +50,11 @@ pub(super) async fn play(demo: &Demo, part: Part) -> Result<()> {
     }
 }
 
-/// Ends this process when its standard input ends: whoever started it is no more.
+/// Ends this process when its standard input ends: whoever started it is no more. One that is paused cannot notice, so
+/// that the kernel is asked to kill it then.
 fn end_with_the_demo() {
+    #[cfg(target_os = "linux")]
+    let _ = rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL));
     std::thread::spawn(|| {
         let _ = std::io::stdin().read(&mut [0]);
         std::process::exit(1);
