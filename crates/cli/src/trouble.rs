@@ -10,21 +10,23 @@ use statehold::{Error, ErrorKind};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Exit {
     /// All is well.
-    Success = 0,
+    Success,
     /// The store did not do it: it cannot be reached, or is damaged.
-    Failure = 1,
+    Failure,
     /// What was asked makes no sense.
-    Usage = 2,
+    Usage,
     /// What it is about is not there.
-    NotFound = 3,
+    NotFound,
     /// What is there does not allow it: held by another, changed meanwhile, in another status.
-    Refused = 4,
+    Refused,
     /// The lease, lock or delivery is no longer the caller's.
-    Fenced = 5,
+    Fenced,
     /// What was waited for did not come in time.
-    TimedOut = 6,
+    TimedOut,
     /// The task that was waited for ended badly.
-    TaskFailed = 7,
+    TaskFailed,
+    /// As a program ended, or as the caller chose.
+    Code(u8),
 }
 
 /// The codes, for the help.
@@ -41,11 +43,26 @@ Exit codes:
 
 impl From<Exit> for ExitCode {
     fn from(exit: Exit) -> Self {
-        Self::from(exit as u8)
+        Self::from(exit.code())
     }
 }
 
 impl Exit {
+    /// The code of it.
+    fn code(self) -> u8 {
+        match self {
+            Self::Success => 0,
+            Self::Failure => 1,
+            Self::Usage => 2,
+            Self::NotFound => 3,
+            Self::Refused => 4,
+            Self::Fenced => 5,
+            Self::TimedOut => 6,
+            Self::TaskFailed => 7,
+            Self::Code(code) => code,
+        }
+    }
+
     /// What an error ends with.
     pub(crate) fn of(error: &Error) -> Self {
         match error.kind() {

@@ -44,6 +44,17 @@ async fn the_exit_code_is_the_programs_and_the_lock_is_free_afterwards() {
 }
 
 #[tokio::test]
+async fn the_store_is_closed_well_whatever_the_exit_code() {
+    let place = Place::new().await;
+    for script in ["exit 0", "exit 7"] {
+        let ran = run(&place, &["--store", "sqlite:own.db"], script).ended().await;
+        assert!(ran.code.is_some() && place.file("own.db").exists(), "{ran:?}");
+        // A log that is left makes the next start look through the whole file.
+        assert!(!place.file("own.db-wal").exists(), "{script}: the log is left");
+    }
+}
+
+#[tokio::test]
 async fn the_program_has_our_output_and_finds_the_lock_in_its_environment() {
     let place = Place::new().await;
     let script = r#"echo "$STATEHOLD_LOCK_KEY $STATEHOLD_LOCK_TOKEN"; touch held; while ! [ -e go ]; do sleep 0.1; done"#;

@@ -68,6 +68,7 @@ pub use groups::Groups;
 pub use hold::Statehold;
 pub use lease::{Lease, Settle};
 pub use locks::{LockGuard, Locks};
+pub use owner::default_owner;
 pub use queues::Queues;
 pub use results::Results;
 pub use statehold_core as core;

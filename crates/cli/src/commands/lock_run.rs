@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use clap::Args;
 use rustix::process::Signal;
-use statehold::{Error, ErrorKind, LockGuard, Result, Seconds, Statehold, TaskId};
+use statehold::{Error, ErrorKind, LockGuard, Result, Seconds, Statehold};
 use statehold_core::command::LockAcquire;
 use tokio::process::Command;
 
@@ -67,7 +67,7 @@ enum Ran {
     LockLost,
 }
 
-/// Runs the program under the lock, and ends this process as that ended.
+/// Runs the program under the lock, and ends as that ended.
 pub(crate) async fn run(hold: &Statehold, lock: &LockRun, json: bool) -> Result<Exit> {
     let (program, arguments) = lock.command.split_first().ok_or_else(|| Error::invalid("", "no program"))?;
     let mut command = Command::new(process::find(program)?);
@@ -75,7 +75,7 @@ pub(crate) async fn run(hold: &Statehold, lock: &LockRun, json: bool) -> Result<
     let guard = match acquire(hold, lock).await {
         Err(error) if matches!(error.kind(), ErrorKind::Held { .. }) => {
             tell(&error, json);
-            end(lock.conflict_exit_code)
+            return Ok(Exit::Code(lock.conflict_exit_code));
         }
         guard => guard?,
     };
@@ -89,7 +89,7 @@ pub(crate) async fn run(hold: &Statehold, lock: &LockRun, json: bool) -> Result<
             if let Err(error) = released.as_ref() {
                 tell(error, json);
             }
-            end(process::exit_code(status))
+            Ok(Exit::Code(process::exit_code(status)))
         }
         Ran::LockLost => Err(Error::new(
             ErrorKind::Fenced { lost_at: None, owner: None },
@@ -101,7 +101,7 @@ pub(crate) async fn run(hold: &Statehold, lock: &LockRun, json: bool) -> Result<
 }
 
 async fn acquire(hold: &Statehold, lock: &LockRun) -> Result<LockGuard> {
-    let owner = lock.owner.clone().unwrap_or_else(own_name);
+    let owner = lock.owner.clone().unwrap_or_else(statehold::default_owner);
     let acquire = LockAcquire { ttl_seconds: lock.ttl, ..LockAcquire::new(&lock.key, owner) };
     let most = match lock.wait {
         _ if lock.no_wait => None,
@@ -109,14 +109,6 @@ async fn acquire(hold: &Statehold, lock: &LockRun) -> Result<LockGuard> {
         None => Some(Duration::MAX),
     };
     hold.locks().acquire_with(acquire, most).await
-}
-
-/// The machine, the process and a random part.
-fn own_name() -> String {
-    let machine = rustix::system::uname();
-    let random = TaskId::generate().to_string();
-    let random = random.rsplit('-').next().unwrap_or_default();
-    format!("{}/{}/{random}", machine.nodename().to_string_lossy(), std::process::id())
 }
 
 /// Runs the program until it ends or the lock is lost. Signals that this process gets are the program's.
@@ -147,9 +139,4 @@ async fn watch(command: Command, guard: &LockGuard) -> Result<Ran> {
         return Ok(Ran::LockLost);
     }
     program.leave().await.map(Ran::Ended).map_err(trouble)
-}
-
-/// Ends this process with a code of the program's, which may be any.
-fn end(code: u8) -> ! {
-    std::process::exit(code.into())
 }
