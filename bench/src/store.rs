@@ -10,12 +10,14 @@ use crate::contender::Contender;
 use crate::sqlite;
 
 /// A store, as far as the benchmark must know it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub enum Store {
     /// `memory:`, without rivals.
     Memory,
     /// `sqlite:PATH`; the rivals have files beside it.
     Sqlite(PathBuf),
+    /// `postgres://…`.
+    Postgres(Box<statehold_postgres::Config>),
 }
 
 /// What ours is set against. Their files go when this goes.
@@ -27,7 +29,7 @@ pub(crate) struct Rivals {
 impl Store {
     pub(crate) fn rivals(&self) -> Result<Option<Rivals>> {
         match self {
-            Self::Memory => Ok(None),
+            Self::Memory | Self::Postgres(_) => Ok(None),
             Self::Sqlite(path) => sqlite::rivals(path).map(Some),
         }
     }
@@ -38,6 +40,7 @@ impl fmt::Display for Store {
         match self {
             Self::Memory => f.write_str("memory:"),
             Self::Sqlite(path) => write!(f, "sqlite:{}", path.display()),
+            Self::Postgres(config) => write!(f, "{config}"),
         }
     }
 }

@@ -11,10 +11,14 @@
 //!   a backend, and shrinks what differs.
 //! - [`harness`] is what cases are written with.
 //! - [`remote`] runs all of it through several processes that have one store open.
+//!
+//! Beside the suite stands what other tests of stores need: [`process`], [`postgres`].
 
 pub mod cases;
 pub mod harness;
 pub mod model;
+pub mod postgres;
+pub mod process;
 pub mod property;
 pub mod remote;
 

@@ -9,9 +9,9 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use common::{
-    Process, apply, block_on, copy_to, folder, given, integrity, numbered, open, say, whole_batches,
-};
+use common::{apply, block_on, copy_to, folder, integrity, numbered, open, whole_batches};
+use statehold_conformance::named;
+use statehold_conformance::process::{self, Process, given, say};
 
 const ROUNDS: u64 = 20;
 const CALLERS: u64 = 16;
@@ -22,7 +22,7 @@ const SIGKILL: i32 = 9;
 const CHECKPOINT: &str = "checkpoint";
 
 fn main() -> ExitCode {
-    common::run(named![acknowledged_batches_survive_kills_and_none_is_there_by_half], named![writer])
+    process::run(named![acknowledged_batches_survive_kills_and_none_is_there_by_half], named![writer])
 }
 
 /// Writes at full speed until it is killed, and says what was acknowledged.

@@ -9,10 +9,11 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use common::{
-    Process, apply, block_on, folder, given, integrity, mount_tmpfs, mounting, numbered, open, refused, say,
-    whole_batches,
+    apply, block_on, folder, integrity, mount_tmpfs, mounting, numbered, open, refused, whole_batches,
 };
 use futures_util::future::join_all;
+use statehold_conformance::named;
+use statehold_conformance::process::{self, Process, given, say};
 use statehold_core::batch::Replies;
 use statehold_core::{Backend as _, Result};
 use statehold_sqlite::{Config, Sqlite};
@@ -20,7 +21,7 @@ use statehold_sqlite::{Config, Sqlite};
 /// Requests made at the same time, so that many are in the transaction that finds no room.
 const CALLERS: u64 = 32;
 fn main() -> ExitCode {
-    common::run(
+    process::run(
         named![
             a_disk_that_fills_before_the_first_checkpoint_refuses_cleanly,
             a_disk_that_fills_after_checkpoints_refuses_cleanly,

@@ -10,10 +10,12 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
 use common::{
-    NAMESPACE, Process, apply, beside, block_on, contents, copy_to, folder, given, integrity, mount_tmpfs,
-    mounting, numbered, open, refused, run_well, say, whole_batches,
+    NAMESPACE, apply, beside, block_on, contents, copy_to, folder, integrity, mount_tmpfs, mounting,
+    numbered, open, refused, run_well, whole_batches,
 };
 use futures_util::{StreamExt as _, TryStreamExt as _};
+use statehold_conformance::named;
+use statehold_conformance::process::{self, Process, given, say};
 use statehold_core::command::DocumentPut;
 use statehold_core::dump::Record;
 use statehold_core::model::{Content, Document};
@@ -21,7 +23,7 @@ use statehold_core::{Backend as _, Batch, Clock, Error, Json, Timestamp, limits}
 use statehold_sqlite::{Config, Sqlite};
 
 fn main() -> ExitCode {
-    common::run(
+    process::run(
         named![
             a_newer_schema_is_refused_and_untouched,
             a_newer_schema_with_a_log_is_refused_and_untouched,

@@ -10,6 +10,8 @@ use std::process::ExitCode;
 use common::{NAMESPACE, apply, beside, block_on, body, copy_to, folder, integrity, open, stream};
 use futures_util::TryStreamExt as _;
 use serde_json::json;
+use statehold_conformance::named;
+use statehold_conformance::process::{self};
 use statehold_core::command::{DocumentPut, EntrySet, NewEvent, StreamAppend, TaskCreate};
 use statehold_core::dump::Record;
 use statehold_core::{Backend as _, Batch};
@@ -20,7 +22,7 @@ const HEADER: usize = 32;
 const FRAME_HEADER: usize = 24;
 
 fn main() -> ExitCode {
-    common::run(
+    process::run(
         named![
             a_torn_log_opens_at_the_last_commit_before_the_damage,
             a_torn_log_that_began_anew_brings_nothing_old_back,

@@ -8,8 +8,10 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use common::{NAMESPACE, Process, apply, block_on, folder, given, open, run_well, say, stream};
+use common::{NAMESPACE, apply, block_on, folder, open, run_well, stream};
 use futures_util::FutureExt as _;
+use statehold_conformance::named;
+use statehold_conformance::process::{self, Process, given, say};
 use statehold_core::command::{NewEvent, StreamAppend};
 use statehold_core::query::{ReadFrom, StreamRead};
 use statehold_core::wake::{Topic, Waiter};
@@ -20,7 +22,7 @@ use statehold_sqlite::Sqlite;
 const LOST: Duration = Duration::from_secs(5);
 
 fn main() -> ExitCode {
-    common::run(
+    process::run(
         named![
             a_change_in_another_process_wakes_who_waits_for_it_and_nobody_else,
             no_wake_is_lost_between_two_processes,

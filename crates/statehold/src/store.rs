@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use statehold_core::memory::Memory;
 use statehold_core::{Backend, Clock, Error, Result};
-use statehold_sqlite::{Config, Sqlite};
+use statehold_postgres::Postgres;
+use statehold_sqlite::Sqlite;
 
 /// The store that is used when none is named.
 pub const DEFAULT_STORE: &str = "sqlite:statehold.db";
@@ -15,7 +16,9 @@ pub enum Store {
     /// `memory:`: everything is gone with the process.
     Memory,
     /// `sqlite:path`: one file on this machine.
-    Sqlite(Config),
+    Sqlite(statehold_sqlite::Config),
+    /// `postgres://user:password@host/database`: a server that many processes share.
+    Postgres(Box<statehold_postgres::Config>),
 }
 
 impl Store {
@@ -29,9 +32,12 @@ impl Store {
     pub fn parse(url: &str) -> Result<Self> {
         match url.split_once(':') {
             Some(("memory", "")) => Ok(Self::Memory),
-            Some(("sqlite", _)) => Config::from_url(url).map(Self::Sqlite),
+            Some(("sqlite", _)) => statehold_sqlite::Config::from_url(url).map(Self::Sqlite),
+            Some(("postgres" | "postgresql", _)) => {
+                statehold_postgres::Config::from_url(url).map(Box::new).map(Self::Postgres)
+            }
             _ => Err(Error::invalid("store", format!("`{}` is not the URL of a store", Self::masked(url)))
-                .hint("write sqlite:path, such as sqlite:statehold.db, or memory:")),
+                .hint("write sqlite:path, such as sqlite:statehold.db, postgres://user:password@host/database, or memory:")),
         }
     }
 
@@ -57,6 +63,7 @@ impl Store {
         Ok(match self {
             Self::Memory => Arc::new(Memory::new(Clock::real())),
             Self::Sqlite(config) => Arc::new(Sqlite::open(config).await?),
+            Self::Postgres(config) => Arc::new(Postgres::open(*config).await?),
         })
     }
 }

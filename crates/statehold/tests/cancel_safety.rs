@@ -38,9 +38,11 @@ fn a_claim(hold: &Statehold, limit: u32) -> Claim {
 
 /// Claims until all tasks are in hand. What is still on its way comes back soon; what nobody knows of would not.
 async fn claim_all(hold: &Statehold, tasks: u32) {
-    let mut held = Vec::new();
-    while let left @ 1.. = tasks - u32::try_from(held.len()).unwrap() {
-        held.extend(hold.tasks().claim_with(a_claim(hold, left), Some(Duration::from_millis(20))).await.unwrap());
+    let mut leases = Vec::new();
+    while let left @ 1.. = tasks - u32::try_from(leases.len()).unwrap() {
+        leases.extend(
+            hold.tasks().claim_with(a_claim(hold, left), Some(Duration::from_millis(20))).await.unwrap(),
+        );
     }
 }
 

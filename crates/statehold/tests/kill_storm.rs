@@ -10,12 +10,13 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use common::process::{self, Process, given, hear, say};
 use common::{events, folder, json, open, random, stream, tasks};
 use serde::{Deserialize, Serialize};
 use statehold::core::query::{CategoryFrom, CategoryRead};
 use statehold::worker::{Failure, Outcome, Stopping, Worker};
 use statehold::{Error, NewEvent, Statehold, Status, TaskCreate, TaskId};
+use statehold_conformance::named;
+use statehold_conformance::process::{self, Process, given, hear, say};
 use tokio::task::JoinHandle;
 
 const TASKS: usize = 10_000;

@@ -8,13 +8,14 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use common::process::{self, Process, given, hear, say};
 use common::{PATIENCE, block_on, claim, folder, json, open, soon, stream, while_waiting};
 use statehold::core::call::GroupRead;
 use statehold::core::model::Source;
 use statehold::supervisor::{LEADER, Supervisor};
 use statehold::worker::Stopping;
 use statehold::{NewEvent, Statehold, Status, TaskCreate};
+use statehold_conformance::named;
+use statehold_conformance::process::{self, Process, given, hear, say};
 
 fn main() -> ExitCode {
     process::run(

@@ -10,7 +10,6 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use common::process::{self, Process, given, hear, say};
 use common::{block_on, everything, folder, json, open, random, soon, stream};
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
@@ -21,6 +20,8 @@ use statehold::worker::{Outcome, Stopping, Worker};
 use statehold::{
     Lease, NewEvent, Result, Seconds, Statehold, Status, StreamName, TaskCreate, TaskError, TaskId, WaitFor,
 };
+use statehold_conformance::named;
+use statehold_conformance::process::{self, Process, given, hear, say};
 
 const LEASE: Seconds = Seconds::new(1);
 /// How many things a zombie tries.

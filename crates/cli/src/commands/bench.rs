@@ -82,6 +82,7 @@ fn measure(bench: &Bench) -> Result<Report> {
     let measured = match &bench.store {
         Store::Memory => statehold_bench::Store::Memory,
         Store::Sqlite(config) => statehold_bench::Store::Sqlite(config.path.clone()),
+        Store::Postgres(config) => statehold_bench::Store::Postgres(config.clone()),
     };
     statehold_bench::runtime()?.block_on(async {
         let backend = bench.store.clone().open().await?;

@@ -41,6 +41,10 @@ pub(crate) async fn run(common: &Common, doctor: &Doctor) -> Result<Exit> {
             findings.sound = true;
         }
         Store::Sqlite(config) => examine(config, doctor, &mut findings).await?,
+        store @ Store::Postgres(_) => {
+            findings.facts = store.open().await?.health().await?.notes;
+            findings.sound = true;
+        }
     }
     common.show().answer(&findings, || findings.in_words())?;
     let well = findings.sound || !findings.recovered.is_empty();

@@ -1,5 +1,4 @@
-//! What the fault tests share: a runner that can also be another process of its own test, numbered batches that are
-//! there wholly or not at all, and short ways to look at files.
+//! What the fault tests share: numbered batches that are there wholly or not at all, and short ways to look at files.
 
 #![allow(dead_code, reason = "each target uses a part of it")]
 
@@ -31,144 +30,10 @@ pub(crate) const NAMESPACE: &str = "faults";
 /// How long a process may be silent. It only keeps a broken store from hanging.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
-/// The variable that makes this program another process of a test instead of the tests.
-const ROLE: &str = "STATEHOLD_TEST_ROLE";
-
-/// Functions by their names: tests, or roles of other processes.
-#[macro_export]
-macro_rules! named {
-    ($($function:ident),* $(,)?) => { &[$((stringify!($function), $function as fn())),*] };
-}
-
-/// Runs the tests, or, in a process that a test started, its role.
-pub(crate) fn run(tests: &'static [(&'static str, fn())], roles: &[(&str, fn())]) -> ExitCode {
-    if let Some(role) = std::env::var_os(ROLE) {
-        let found = roles.iter().find(|(name, _)| role == *name);
-        found.expect("the role is known").1();
-        return ExitCode::SUCCESS;
-    }
-    let trials = tests.iter().map(|(name, test)| {
-        Trial::test(*name, || {
-            test();
-            Ok(())
-        })
-    });
-    libtest_mimic::run(&Arguments::from_args(), trials.collect()).exit_code()
-}
-
 /// Runs something to its end, on two threads.
 pub(crate) fn block_on<F: Future>(work: F) -> F::Output {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
     runtime.expect("a runtime").block_on(work)
-}
-
-/// Another process: this program in a role. It is killed with its handle.
-pub(crate) struct Process {
-    child: Child,
-    input: Option<ChildStdin>,
-    lines: Receiver<String>,
-}
-
-impl Process {
-    /// Starts a role.
-    pub(crate) fn start(role: &str, variables: &[(&str, &OsStr)]) -> Self {
-        Self::spawn(command(role, variables))
-    }
-
-    /// Starts a role behind another program, such as one that makes a namespace.
-    pub(crate) fn start_behind(wrapper: &[&str], role: &str, variables: &[(&str, &OsStr)]) -> Self {
-        let (program, arguments) = wrapper.split_first().expect("a program");
-        let mut command = Command::new(program);
-        command.args(arguments).arg(this_program()).env(ROLE, role).envs(variables.iter().copied());
-        Self::spawn(command)
-    }
-
-    fn spawn(mut command: Command) -> Self {
-        command.stdin(Stdio::piped()).stdout(Stdio::piped());
-        let mut child = command.spawn().unwrap_or_else(|e| panic!("{command:?} cannot be started: {e}"));
-        let output = BufReader::new(child.stdout.take().expect("its output"));
-        let (sender, lines) = channel();
-        std::thread::spawn(move || {
-            for line in output.lines().map_while(std::io::Result::ok) {
-                let _ = sender.send(line);
-            }
-        });
-        let input = child.stdin.take();
-        Self { child, input, lines }
-    }
-
-    /// The next line that it says; none once it has ended.
-    pub(crate) fn next_line(&self) -> Option<String> {
-        match self.lines.recv_timeout(PATIENCE) {
-            Ok(line) => Some(line),
-            Err(RecvTimeoutError::Disconnected) => None,
-            Err(RecvTimeoutError::Timeout) => panic!("the other process says nothing for {PATIENCE:?}"),
-        }
-    }
-
-    /// A line that must come.
-    pub(crate) fn line(&mut self) -> String {
-        self.next_line().unwrap_or_else(|| panic!("the other process has ended: {:?}", self.child.wait()))
-    }
-
-    /// Reads a line that must be this.
-    pub(crate) fn expect(&mut self, line: &str) {
-        assert_eq!(self.line(), line, "the other process says something else");
-    }
-
-    /// Says a line to it.
-    pub(crate) fn tell(&mut self, line: &str) {
-        let input = self.input.as_mut().expect("its input is open");
-        writeln!(input, "{line}").expect("the other process listens");
-    }
-
-    /// Its number.
-    pub(crate) fn id(&self) -> u32 {
-        self.child.id()
-    }
-
-    /// Kills it with SIGKILL and waits for its end. What it said before can still be read.
-    pub(crate) fn kill(&mut self) -> ExitStatus {
-        self.child.kill().expect("it can be killed");
-        self.child.wait().expect("its end is known")
-    }
-
-    /// Closes its input, by which it knows that it shall end, and requires that it ends well.
-    pub(crate) fn finish(mut self) -> Vec<String> {
-        drop(self.input.take());
-        let lines: Vec<_> = std::iter::from_fn(|| self.next_line()).collect();
-        let status = self.child.wait().expect("its end is known");
-        assert!(status.success(), "the other process failed: {status}; it said {lines:?}");
-        lines
-    }
-}
-
-impl Drop for Process {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-fn this_program() -> PathBuf {
-    std::env::current_exe().expect("the path of this program")
-}
-
-fn command(role: &str, variables: &[(&str, &OsStr)]) -> Command {
-    let mut command = Command::new(this_program());
-    command.env(ROLE, role).envs(variables.iter().copied());
-    command
-}
-
-/// A variable that the parent gave.
-pub(crate) fn given(name: &str) -> OsString {
-    std::env::var_os(name).unwrap_or_else(|| panic!("{name} is given"))
-}
-
-/// Says a line to the parent, at once.
-pub(crate) fn say(line: &str) {
-    let mut output = std::io::stdout().lock();
-    writeln!(output, "{line}").and_then(|()| output.flush()).expect("the parent listens");
 }
 
 /// What makes a namespace in which this user may mount, here and now. Panics with all that was tried.

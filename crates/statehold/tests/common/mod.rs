@@ -1,9 +1,8 @@
-//! What the tests share: stores to run a case on, other processes of a test, a store that loses answers.
+//! What the tests share: stores to run a case on, a store that loses answers.
 
 #![allow(dead_code, reason = "each target uses a part of it")]
 
 pub(crate) mod flaky;
-pub(crate) mod process;
 
 use std::future::Future;
 use std::hash::{BuildHasher as _, RandomState};

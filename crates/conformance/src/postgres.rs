@@ -1,0 +1,155 @@
+//! A PostgreSQL server for one test program: in a folder of its own, run by a user without privileges, gone afterwards.
+//!
+//! The program starts itself once more with the address of the server in its environment, so that the server is
+//! stopped however the tests end, and so that the processes which the tests start find it too.
+
+#![expect(clippy::missing_panics_doc, reason = "a test that cannot go on fails")]
+
+use std::io::Read as _;
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitCode, Stdio};
+use std::time::{Duration, Instant};
+
+/// The environment variable with the server's URL.
+pub const URL_VARIABLE: &str = "STATEHOLD_TEST_POSTGRES";
+
+/// The URL of the server.
+pub fn url() -> String {
+    std::env::var(URL_VARIABLE).expect("the server's URL is in the environment")
+}
+
+/// Runs the tests beside a server.
+pub fn with_server(tests: impl FnOnce() -> ExitCode) -> ExitCode {
+    if std::env::var_os(URL_VARIABLE).is_some() {
+        return tests();
+    }
+    let server = Server::start();
+    let program = std::env::current_exe().expect("this program has a name");
+    let status = Command::new(program)
+        .args(std::env::args_os().skip(1))
+        .env(URL_VARIABLE, server.url())
+        .status()
+        .expect("this program starts again");
+    ExitCode::from(status.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(1))
+}
+
+/// A running server.
+pub struct Server {
+    process: Child,
+    port: u16,
+    folder: tempfile::TempDir,
+}
+
+impl Server {
+    /// Makes a cluster and starts a server on it.
+    pub fn start() -> Self {
+        let folder = tempfile::Builder::new().prefix("statehold-postgres-").tempdir().expect("a folder");
+        let data = folder.path().join("data");
+        std::fs::create_dir(&data).expect("a folder for the cluster");
+        give_away(folder.path(), &data);
+        let made = unprivileged("initdb")
+            .args(["--auth=trust", "--username=statehold", "--encoding=UTF8", "--locale=C.UTF-8", "-D"])
+            .arg(&data)
+            .output()
+            .expect("initdb runs");
+        assert!(made.status.success(), "initdb: {}", String::from_utf8_lossy(&made.stderr));
+        let port = free_port();
+        let process = launch(folder.path(), port);
+        let mut server = Self { process, port, folder };
+        server.wait();
+        server
+    }
+
+    /// Stops it as a crash does, without a word to anyone, and starts it again.
+    pub fn crash(&mut self) {
+        self.kill();
+        self.process = launch(self.folder.path(), self.port);
+        self.wait();
+    }
+
+    fn kill(&mut self) {
+        let _ = Command::new("kill").args(["-QUIT", &self.process.id().to_string()]).status();
+        let _ = self.process.wait();
+    }
+
+    /// Where it is.
+    pub fn url(&self) -> String {
+        format!("postgres://statehold@127.0.0.1:{}/postgres", self.port)
+    }
+
+    /// Waits until it answers, and lets its log flow away.
+    fn wait(&mut self) {
+        let mut log = self.process.stderr.take().expect("its log is a pipe");
+        let ready = Instant::now();
+        while !answers(self.port) {
+            assert!(ready.elapsed() < Duration::from_secs(60), "the server does not answer");
+            assert!(self.process.try_wait().expect("its state").is_none(), "the server has ended");
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        std::thread::spawn(move || {
+            let mut some = [0; 4096];
+            while log.read(&mut some).is_ok_and(|count| count > 0) {}
+        });
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // What it has is thrown away, so it need not put it in order first.
+        self.kill();
+    }
+}
+
+fn launch(folder: &Path, port: u16) -> Child {
+    unprivileged("postgres")
+        .arg("-D")
+        .arg(folder.join("data"))
+        .args(["-p", &port.to_string(), "-c", "listen_addresses=127.0.0.1", "-c", "fsync=on"])
+        .args(["-c", "synchronous_commit=on", "-c", "max_connections=200", "-k"])
+        .arg(folder)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the server starts")
+}
+
+fn answers(port: u16) -> bool {
+    let program = program("pg_isready");
+    let asked = Command::new(program).args(["-h", "127.0.0.1", "-p", &port.to_string()]).output();
+    asked.is_ok_and(|answer| answer.status.success())
+}
+
+/// A program of PostgreSQL: on the path, or where Debian puts it.
+fn program(name: &str) -> PathBuf {
+    let versions =
+        (14..=30).rev().map(|version| PathBuf::from(format!("/usr/lib/postgresql/{version}/bin/{name}")));
+    versions.into_iter().find(|path| path.exists()).unwrap_or_else(|| PathBuf::from(name))
+}
+
+fn is_root() -> bool {
+    Command::new("id").arg("-u").output().is_ok_and(|id| id.stdout == b"0\n")
+}
+
+/// A program of PostgreSQL, which refuses to be run by root.
+fn unprivileged(name: &str) -> Command {
+    if !is_root() {
+        return Command::new(program(name));
+    }
+    let mut command = Command::new("setpriv");
+    command.args(["--reuid=nobody", "--regid=nogroup", "--clear-groups", "--"]).arg(program(name));
+    command
+}
+
+fn give_away(folder: &Path, data: &Path) {
+    if is_root() {
+        let given = Command::new("chown").arg("nobody:nogroup").arg(folder).arg(data).status();
+        assert!(given.is_ok_and(|status| status.success()), "the folder is given to the server's user");
+    }
+}
+
+fn free_port() -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    listener.local_addr().expect("its address").port()
+}

@@ -1,0 +1,1 @@
+DELETE FROM dependencies WHERE ns = $1 AND task = ANY ($2)

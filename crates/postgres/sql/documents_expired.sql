@@ -1,0 +1,6 @@
+SELECT
+    t.kind, t.name, t.revision, t.schema_version, t.updated_at, t.expires_at, t.labels, t.content_type, t.body,
+    t.content
+FROM documents t WHERE t.ns = $1 AND t.expires_at <= $2
+ORDER BY t.expires_at LIMIT $3
+FOR UPDATE SKIP LOCKED

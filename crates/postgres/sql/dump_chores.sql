@@ -1,0 +1,3 @@
+SELECT
+    t.chore, t.after
+FROM chores t WHERE t.ns = $1 ORDER BY t.chore

@@ -1,0 +1,3 @@
+SELECT
+    t.task, t.kept
+FROM signals t WHERE t.ns = $1 ORDER BY t.task

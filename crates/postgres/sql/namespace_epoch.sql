@@ -1,0 +1,1 @@
+UPDATE namespaces SET epoch = greatest(epoch, $2) WHERE ns = $1

@@ -1,0 +1,1 @@
+INSERT INTO namespaces (name) VALUES ($1) ON CONFLICT (name) DO NOTHING RETURNING ns

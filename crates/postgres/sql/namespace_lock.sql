@@ -1,0 +1,1 @@
+SELECT ns FROM namespaces WHERE name = $1 FOR UPDATE

@@ -1,0 +1,1 @@
+SELECT queue FROM queues WHERE ns = $1 AND paused

@@ -1,0 +1,1 @@
+INSERT INTO trimming (ns, stream, up_to) VALUES ($1, $2, $3)

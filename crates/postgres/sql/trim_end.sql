@@ -1,0 +1,1 @@
+DELETE FROM trimming WHERE ns = $1 AND stream = $2

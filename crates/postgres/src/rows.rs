@@ -1,0 +1,204 @@
+//! Rows in tables: reading and writing what plans load and leave, a statement for all rows of a kind. Each noun's
+//! file says how its rows look; here is what they have in common.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use statehold_core::plan::{Kept, Rows};
+use statehold_core::row::Change;
+use tokio_postgres::Row;
+
+use crate::connection::{Call, Hold, Reading};
+use crate::error::Result;
+use crate::values::{Cells, Param, param};
+
+/// A kind of row with a table.
+pub(crate) trait Table: Kept {
+    /// Reads rows by their keys.
+    const GET: Reading;
+    /// Writes new rows.
+    const INSERT: &'static str;
+    /// Writes rows that are there.
+    const UPDATE: &'static str;
+    /// Removes rows.
+    const DELETE: &'static str;
+
+    /// The columns of keys.
+    fn keys(keys: &[&Self::Key]) -> Vec<Param>;
+    /// All columns of rows, those of their keys first.
+    fn columns(rows: &[&Self]) -> Vec<Param>;
+    /// Reads a row, from its first column to its last.
+    fn read(cells: &mut Cells<'_>) -> Result<Self>;
+}
+
+/// All rows that a statement answers.
+pub(crate) fn read_all<'r, T>(rows: &'r [Row], read: impl Fn(&mut Cells<'r>) -> Result<T>) -> Result<Vec<T>> {
+    rows.iter().map(|row| read(&mut Cells::new(row))).collect()
+}
+
+/// The first row that a statement answers.
+pub(crate) fn read_first<'r, T>(
+    rows: &'r [Row],
+    read: impl FnOnce(&mut Cells<'r>) -> Result<T>,
+) -> Result<Option<T>> {
+    rows.first().map(|row| read(&mut Cells::new(row))).transpose()
+}
+
+/// The number of a namespace and the columns after it.
+fn within(ns: i64, columns: Vec<Param>) -> Vec<Param> {
+    let mut params = vec![param(ns)];
+    params.extend(columns);
+    params
+}
+
+/// Reads rows by their keys.
+pub(crate) fn get<R: Table>(ns: i64, keys: &[&R::Key], hold: Hold) -> Call {
+    Call::new(R::GET.holding(hold), within(ns, R::keys(keys)))
+}
+
+/// What is done with the rows of a statement.
+type Then = Box<dyn FnOnce(&[Row], &mut Rows) -> Result<()> + Send>;
+
+/// Statements to send in one go, and what is done with their rows.
+#[derive(Default)]
+pub(crate) struct Loading {
+    pub(crate) calls: Vec<Call>,
+    then: Vec<Then>,
+}
+
+impl Loading {
+    /// Sends a statement and does something with its rows.
+    pub(crate) fn add(
+        &mut self,
+        call: Call,
+        then: impl FnOnce(&[Row], &mut Rows) -> Result<()> + Send + 'static,
+    ) {
+        self.calls.push(call);
+        self.then.push(Box::new(then));
+    }
+
+    /// Loads rows by their keys; those that are not found are absent.
+    pub(crate) fn rows<R: Table>(&mut self, ns: i64, keys: BTreeSet<R::Key>, hold: Hold) {
+        if keys.is_empty() {
+            return;
+        }
+        let call = get::<R>(ns, &keys.iter().collect::<Vec<_>>(), hold);
+        self.add(call, move |found, rows| {
+            load_found::<R>(found, rows)?;
+            for key in keys {
+                rows.load::<R>(key, None);
+            }
+            Ok(())
+        });
+    }
+
+    /// Takes in what the statements answered.
+    pub(crate) fn finish(self, answers: &[Vec<Row>], rows: &mut Rows) -> Result<()> {
+        self.then.into_iter().zip(answers).try_for_each(|(then, answer)| then(answer, rows))
+    }
+}
+
+/// Loads rows that a statement answered; answers their keys.
+pub(crate) fn load_found<R: Table>(found: &[Row], rows: &mut Rows) -> Result<Vec<R::Key>> {
+    let load = |row: R| {
+        let key = row.key();
+        rows.load(key.clone(), Some(Arc::new(row)));
+        key
+    };
+    Ok(read_all(found, R::read)?.into_iter().map(load).collect())
+}
+
+/// What became of the rows of a kind over several plans: as each was stored, and as it is to be.
+pub(crate) struct Changes<R: Table>(BTreeMap<R::Key, (Stored<R>, Stored<R>)>);
+
+/// A row that may be missing.
+type Stored<R> = Option<Arc<R>>;
+
+impl<R: Table> Default for Changes<R> {
+    fn default() -> Self {
+        Self(BTreeMap::new())
+    }
+}
+
+impl<R: Table> Changes<R> {
+    /// Adds what one plan changed.
+    pub(crate) fn add(&mut self, changes: Vec<Change<R>>) {
+        for Change { key, before, after } in changes {
+            self.0.entry(key).or_insert((before, None)).1 = after;
+        }
+    }
+
+    /// Forgets what happened to some rows.
+    pub(crate) fn forget(&mut self, gone: impl Fn(&R::Key) -> bool) {
+        self.0.retain(|key, _| !gone(key));
+    }
+
+    /// Says that some rows are no longer stored.
+    pub(crate) fn unstore(&mut self, gone: impl Fn(&R::Key) -> bool) {
+        self.0.iter_mut().filter(|(key, _)| gone(key)).for_each(|(_, (before, _))| *before = None);
+    }
+
+    /// The keys of rows that change.
+    pub(crate) fn keys(&self) -> impl Iterator<Item = &R::Key> {
+        self.0.keys()
+    }
+
+    /// Rows that are new.
+    pub(crate) fn new_rows(&self) -> Vec<&R> {
+        let new = self.0.values().filter(|(before, _)| before.is_none());
+        new.filter_map(|(_, after)| after.as_deref()).collect()
+    }
+
+    /// The keys of rows that go.
+    pub(crate) fn gone(&self) -> Vec<&R::Key> {
+        let gone = self.0.iter().filter(|(_, (before, after))| before.is_some() && after.is_none());
+        gone.map(|(key, _)| key).collect()
+    }
+
+    /// The statements that write them.
+    pub(crate) fn write(&self, ns: i64, writing: &mut Writing) {
+        let gone = self.gone();
+        if !gone.is_empty() {
+            writing.add(R::DELETE, within(ns, R::keys(&gone)), gone.len());
+        }
+        let changed = self.0.values().filter_map(|(before, after)| {
+            let (before, after) = (before.as_deref()?, after.as_deref()?);
+            (before != after).then_some(after)
+        });
+        let changed: Vec<_> = changed.collect();
+        if !changed.is_empty() {
+            writing.add(R::UPDATE, within(ns, R::columns(&changed)), changed.len());
+        }
+        let new = self.new_rows();
+        if !new.is_empty() {
+            writing.add(R::INSERT, within(ns, R::columns(&new)), new.len());
+        }
+    }
+}
+
+/// Statements that write, each with the number of rows that it must touch.
+#[derive(Default)]
+pub(crate) struct Writing {
+    pub(crate) calls: Vec<Call>,
+    expected: Vec<Option<u64>>,
+}
+
+impl Writing {
+    /// A statement that must touch so many rows.
+    pub(crate) fn add(&mut self, sql: &'static str, params: Vec<Param>, rows: usize) {
+        self.calls.push(Call::new(sql, params));
+        self.expected.push(Some(rows as u64));
+    }
+
+    /// A statement that may touch any number of rows.
+    pub(crate) fn any(&mut self, sql: &'static str, params: Vec<Param>) {
+        self.calls.push(Call::new(sql, params));
+        self.expected.push(None);
+    }
+
+    /// Whether every statement touched as many rows as it must.
+    pub(crate) fn holds(&self, touched: &[u64]) -> bool {
+        let mut both = self.expected.iter().zip(touched);
+        both.all(|(expected, touched)| expected.is_none_or(|expected| expected == *touched))
+    }
+}

@@ -1,0 +1,476 @@
+//! One transaction: rows are loaded and held, requests are planned one after the other, and what they leave is written
+//! with one statement a table.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::sync::Arc;
+
+use statehold_core::model::{Document, Entry, TaskId};
+use statehold_core::plan::{
+    Appending, Child, Effects, Expired, ExpiredKeys, Idempotency, Needs, Polled, Rows, TaskSelect, TaskSet,
+    Trim,
+};
+use statehold_core::query::POLLER_MEMORY;
+use statehold_core::row::{
+    AnswerRow, ChoreRow, DeliveryRow, DocumentKey, ExclusiveRow, FloorRow, GroupKey, GroupRow, LockRow,
+    PollerRow, QueueRow, SignalsRow, StreamRow, TaskRow,
+};
+use statehold_core::{Clock, Timestamp};
+
+use crate::connection::{Call, Connection, Hold, sql};
+use crate::error::{Result, Trouble};
+use crate::rows::{Changes, Loading, Writing, load_found, read_all, read_first};
+use crate::sets::{self, Members};
+use crate::streams::{self, Withheld};
+use crate::values::{At, Cells, Param, column, limit, param};
+use crate::{groups, locks, tasks};
+
+/// How many keys stand for the documents of a namespace while they are made.
+const DOCUMENT_KEYS: i64 = 1024;
+
+/// Where a transaction happens.
+pub(crate) struct Scene<'a> {
+    pub(crate) db: &'a Connection,
+    pub(crate) clock: &'a Clock,
+    pub(crate) schema: &'a str,
+    pub(crate) namespace: &'a str,
+    /// 0 if the namespace is not known to the store yet.
+    pub(crate) ns: i64,
+    /// Whether events that wait for an older transaction are waited for.
+    pub(crate) patience: Withheld,
+    /// Queues whose switch is set.
+    pub(crate) switched: BTreeSet<String>,
+    /// Of how many tasks of a set the requests ask together.
+    pub(crate) asked: HashMap<TaskSet, usize>,
+}
+
+/// An open transaction.
+pub(crate) struct Transaction<'a> {
+    scene: &'a Scene<'a>,
+    pub(crate) rows: Rows,
+    pub(crate) now: Timestamp,
+    members: HashMap<TaskSet, Members>,
+    /// Tasks that were read without being held.
+    loose: HashSet<TaskId>,
+    /// Ready tasks were left out because another transaction holds them.
+    pub(crate) skipped: bool,
+    changes: Changed,
+}
+
+/// What the accepted plans leave together.
+#[derive(Default)]
+struct Changed {
+    answers: Changes<AnswerRow>,
+    queues: Changes<QueueRow>,
+    pollers: Changes<PollerRow>,
+    tasks: Changes<TaskRow>,
+    signals: Changes<SignalsRow>,
+    exclusives: Changes<ExclusiveRow>,
+    chores: Changes<ChoreRow>,
+    locks: Changes<LockRow>,
+    documents: Changes<Document>,
+    floors: Changes<FloorRow>,
+    entries: Changes<Entry>,
+    groups: Changes<GroupRow>,
+    deliveries: Changes<DeliveryRow>,
+    streams: Changes<StreamRow>,
+    events: Vec<Appending>,
+    trims: Vec<Trim>,
+    cleared: BTreeSet<GroupKey>,
+    any: bool,
+}
+
+impl<'a> Transaction<'a> {
+    /// Begins, and loads what the requests are known to need; waits for what others hold.
+    pub(crate) async fn begin(scene: &'a Scene<'a>, needs: Needs) -> Result<Self> {
+        let mut transaction = Self::on(scene);
+        transaction.load_all(needs, Hold::Wait, true).await?;
+        Ok(transaction)
+    }
+
+    /// One that only reads, in a transaction that is open already.
+    pub(crate) fn on(scene: &'a Scene<'a>) -> Self {
+        Self {
+            scene,
+            rows: Rows::default(),
+            now: scene.clock.now(),
+            members: HashMap::new(),
+            loose: HashSet::new(),
+            skipped: false,
+            changes: Changed::default(),
+        }
+    }
+
+    /// Loads what a plan is missing.
+    pub(crate) async fn load(&mut self, needs: Needs, hold: Hold) -> Result<()> {
+        self.load_all(needs, hold, false).await
+    }
+
+    /// First what is found by its key, in one order for all transactions; then what depends on the time, which is read
+    /// after the last lock.
+    async fn load_all(&mut self, mut needs: Needs, hold: Hold, begin: bool) -> Result<()> {
+        let (db, ns) = (self.scene.db, self.scene.ns);
+        let mut loading = Loading::default();
+        if begin {
+            loading.add(Call::bare(sql!("begin")), |_, _| Ok(()));
+        }
+        self.hold_keys(&mut loading, &needs, hold);
+        load_rows(&mut loading, ns, &mut needs, hold);
+        by_unique_keys(&mut loading, ns, &mut needs);
+        if begin {
+            loading.add(Call::bare(sql!("clock")), |_, _| Ok(()));
+        }
+        let answers = db.query_all(&loading.calls).await?;
+        if let Some(clock) = answers.last().filter(|_| begin) {
+            let stored = read_first(clock, Cells::time)?.unwrap_or_default();
+            self.now = self.scene.clock.from_store(stored);
+        }
+        loading.finish(&answers, &mut self.rows)?;
+        self.look(needs, hold).await
+    }
+
+    /// Holds what has no row to hold: queues, whose switch others may be about to set, and documents that are not there.
+    fn hold_keys(&self, loading: &mut Loading, needs: &Needs, hold: Hold) {
+        let (shared, own) = match hold {
+            Hold::Not => return,
+            Hold::Wait => (sql!("share_keys"), sql!("hold_keys")),
+            Hold::Now => (sql!("try_share_keys"), sql!("try_hold_keys")),
+        };
+        let (set, read): (Vec<_>, Vec<_>) =
+            needs.queues.iter().partition(|queue| self.scene.switched.contains(*queue));
+        let key = |queue: &&String| self.scene.key("queue", queue);
+        let documents: BTreeSet<_> = needs.documents.iter().map(|key| self.scene.document_key(key)).collect();
+        let mut read: BTreeSet<_> = read.iter().map(key).collect();
+        if hold == Hold::Wait {
+            // A load takes it for itself.
+            read.insert(self.scene.load_key());
+        }
+        let kinds = [(shared, read), (own, set.iter().map(key).collect()), (own, documents)];
+        for (sql, keys) in kinds.into_iter().filter(|(_, keys)| !keys.is_empty()) {
+            let keys: Vec<i64> = keys.into_iter().collect();
+            loading.add(Call::new(sql, vec![param(keys)]), move |found, _| {
+                let had = hold == Hold::Wait || read_first(found, Cells::get)?.unwrap_or_default();
+                if had { Ok(()) } else { Err(Trouble::Again) }
+            });
+        }
+    }
+
+    /// Answers what is not found by a key.
+    async fn look(&mut self, needs: Needs, hold: Hold) -> Result<()> {
+        let (db, ns, now) = (self.scene.db, self.scene.ns, self.now);
+        let later = if hold == Hold::Not { Hold::Not } else { Hold::Now };
+        let mut loading = Loading::default();
+        needs.delivery_sets.into_iter().for_each(|set| groups::select(&mut loading, ns, set, now, later));
+        needs.cuts.into_iter().for_each(|cut| streams::cut(&mut loading, ns, cut));
+        needs.unread.into_iter().for_each(|set| streams::unread(&mut loading, ns, set, self.scene.patience));
+        streams::events_at(&mut loading, ns, needs.events_at);
+        needs.latest.into_iter().for_each(|set| streams::latest(&mut loading, ns, set, self.scene.patience));
+        needs.polled.into_iter().for_each(|queue| polled(&mut loading, ns, queue));
+        needs.overgrown.into_iter().for_each(|set| streams::overgrown(&mut loading, ns, set, now));
+        if !loading.calls.is_empty() {
+            let answers = db.query_all(&loading.calls).await?;
+            loading.finish(&answers, &mut self.rows)?;
+        }
+        for set in needs.expired {
+            self.expire(set).await?;
+        }
+        self.find(needs.task_sets, later).await
+    }
+
+    /// Answers what has expired or is left over, with its rows; without what another transaction is about to remove.
+    async fn expire(&mut self, expired: Expired) -> Result<()> {
+        let (ns, now, rows) = (self.scene.ns, self.now, &mut self.rows);
+        let due = |at: Timestamp| vec![param(ns), param(At(at)), param(limit(expired.limit))];
+        let coarse = |coarse: i64| due(now).into_iter().chain([param(coarse)]).collect();
+        let calls = [
+            Call::new(sql!("documents_expired"), due(now)),
+            Call::new(sql!("entries_expired"), coarse(tasks::minute(now))),
+            Call::new(sql!("locks_forgotten"), coarse(locks::hour(now))),
+            Call::new(sql!("answers_expired"), due(now)),
+            Call::new(sql!("pollers_expired"), due(now - POLLER_MEMORY)),
+            Call::new(sql!("chores_left"), vec![param(ns)]),
+        ];
+        let found = self.scene.db.query_all(&calls).await?;
+        let mut chores = load_found::<ChoreRow>(&found[5], rows)?;
+        chores.sort();
+        chores.truncate(expired.limit);
+        let keys = ExpiredKeys {
+            documents: load_found::<Document>(&found[0], rows)?,
+            entries: load_found::<Entry>(&found[1], rows)?,
+            locks: load_found::<LockRow>(&found[2], rows)?,
+            answers: load_found::<AnswerRow>(&found[3], rows)?,
+            pollers: load_found::<PollerRow>(&found[4], rows)?,
+            chores,
+        };
+        rows.answer(expired, keys);
+        Ok(())
+    }
+
+    /// Answers sets of tasks and loads their rows. What was found before answers for fewer, too.
+    async fn find(&mut self, selects: BTreeSet<TaskSelect>, hold: Hold) -> Result<()> {
+        let mut wanted: BTreeMap<TaskSet, usize> = BTreeMap::new();
+        for select in &selects {
+            let enough =
+                self.members.get(&select.set).is_some_and(|members| members.first(select.limit).is_some());
+            if !enough {
+                let most = wanted.entry(select.set.clone()).or_default();
+                *most = select
+                    .limit
+                    .max(*most)
+                    .max(self.scene.asked.get(&select.set).copied().unwrap_or_default());
+            }
+        }
+        self.fetch(wanted, hold).await?;
+        for select in selects {
+            let members = self.members.get(&select.set).ok_or(Trouble::Again)?;
+            for row in &members.rows {
+                self.rows.load(row.task.id, Some(Arc::clone(row)));
+            }
+            let found = members.first(select.limit).ok_or(Trouble::Again)?;
+            self.rows.answer(select, found);
+        }
+        Ok(())
+    }
+
+    async fn fetch(&mut self, wanted: BTreeMap<TaskSet, usize>, hold: Hold) -> Result<()> {
+        let (ns, now) = (self.scene.ns, self.now);
+        let mut calls = Vec::new();
+        for (set, most) in &wanted {
+            calls.push(sets::select(ns, set, *most, now, hold));
+            if let TaskSet::Ready { queues } = set {
+                let params = vec![param(ns), param(queues.clone()), param(At(now)), param(limit(*most + 1))];
+                calls.push(Call::new(sql!("tasks_ready_count"), params));
+            }
+        }
+        if calls.is_empty() {
+            return Ok(());
+        }
+        let mut answers = self.scene.db.query_all(&calls).await?.into_iter();
+        for (set, most) in wanted {
+            let found = answers.next().unwrap_or_default();
+            let members = Members::read(&set, &found, most, now)?;
+            if matches!(set, TaskSet::Ready { .. }) {
+                let ready = read_first(&answers.next().unwrap_or_default(), Cells::number::<usize>)?;
+                let skipped = ready.unwrap_or_default() > members.rows.len();
+                self.skipped |= skipped;
+            }
+            if sets::is_loose(&set) {
+                let unknown =
+                    members.rows.iter().filter(|row| self.rows.known::<TaskRow>(&row.task.id).is_none());
+                self.loose.extend(unknown.map(|row| row.task.id));
+            }
+            self.members.insert(set, members);
+        }
+        Ok(())
+    }
+
+    /// Takes over what an accepted plan leaves.
+    pub(crate) fn accept(&mut self, effects: Effects) {
+        self.rows.accept(&effects);
+        let changed = &mut self.changes;
+        changed.any = true;
+        for group in effects.cleared {
+            changed.deliveries.forget(|key| key.group == group);
+            changed.cleared.insert(group);
+        }
+        changed.answers.add(effects.answers);
+        changed.queues.add(effects.queues);
+        changed.pollers.add(effects.pollers);
+        changed.tasks.add(effects.tasks);
+        changed.signals.add(effects.signals);
+        changed.exclusives.add(effects.exclusives);
+        changed.chores.add(effects.chores);
+        changed.locks.add(effects.locks);
+        changed.documents.add(effects.documents);
+        changed.floors.add(effects.floors);
+        changed.entries.add(effects.entries);
+        changed.groups.add(effects.groups);
+        changed.deliveries.add(effects.deliveries);
+        changed.streams.add(effects.streams);
+        changed.events.extend(effects.events);
+        changed.trims.extend(effects.trims);
+        let cleared = &changed.cleared;
+        changed.deliveries.unstore(|key| cleared.contains(&key.group));
+    }
+
+    /// The tasks that are to be written although they were only looked at.
+    pub(crate) fn unheld(&self) -> BTreeSet<TaskId> {
+        self.changes.tasks.keys().filter(|id| self.loose.contains(id)).copied().collect()
+    }
+
+    /// Writes what the accepted plans leave. Answers the number of the namespace.
+    pub(crate) async fn write(&self) -> Result<i64> {
+        if !self.changes.any {
+            return Ok(self.scene.ns);
+        }
+        let (db, ns) = (self.scene.db, self.number().await?);
+        let writing = self.changes.write(ns);
+        let touched = db.run_all(&writing.calls).await?;
+        if !writing.holds(&touched) {
+            return Err(Trouble::Again);
+        }
+        for trim in &self.changes.trims {
+            streams::trim(db, ns, trim).await?;
+        }
+        Ok(ns)
+    }
+
+    /// The number of the namespace, which is given now if it has none.
+    async fn number(&self) -> Result<i64> {
+        if self.scene.ns != 0 {
+            return Ok(self.scene.ns);
+        }
+        let name = vec![param(self.scene.namespace.to_owned())];
+        let given = self.scene.db.query(sql!("namespace_insert"), name).await?;
+        // If another process was faster, it may have written what was thought to be absent.
+        read_first(&given, Cells::get)?.ok_or(Trouble::Again)
+    }
+}
+
+impl Scene<'_> {
+    /// A number that stands for a key, in this schema and namespace.
+    fn key(&self, kind: &str, key: &str) -> i64 {
+        number_of([self.schema, self.namespace, kind, key])
+    }
+
+    /// The number that stands for the whole namespace.
+    fn load_key(&self) -> i64 {
+        load_key(self.schema, self.namespace)
+    }
+
+    /// The number that stands for a document and others. They are few, since the server has room for so many only.
+    fn document_key(&self, key: &DocumentKey) -> i64 {
+        let bucket = self.key(&key.kind, &key.name).rem_euclid(DOCUMENT_KEYS);
+        self.key("documents", "").wrapping_add(bucket)
+    }
+}
+
+/// The number that stands for a whole namespace, which a load takes for itself.
+pub(crate) fn load_key(schema: &str, namespace: &str) -> i64 {
+    number_of([schema, namespace, "namespace", ""])
+}
+
+/// The front of a hash that nobody can make collide on purpose.
+fn number_of(parts: [&str; 4]) -> i64 {
+    let mut hasher = blake3::Hasher::new();
+    for part in parts {
+        hasher.update(part.as_bytes()).update(&[0]);
+    }
+    let bytes = hasher.finalize();
+    bytes.as_bytes().iter().take(8).fold(0, |number, byte| number << 8 | i64::from(*byte))
+}
+
+impl Changed {
+    fn write(&self, ns: i64) -> Writing {
+        let mut writing = Writing::default();
+        if !self.cleared.is_empty() {
+            let groups: Vec<_> = self.cleared.iter().collect();
+            let mut params = vec![param(ns)];
+            params.push(column(&groups, |key| key.group.clone()));
+            params.push(column(&groups, |key| groups::source_name(&key.source)));
+            writing.any(sql!("deliveries_clear"), params);
+        }
+        self.answers.write(ns, &mut writing);
+        self.queues.write(ns, &mut writing);
+        self.pollers.write(ns, &mut writing);
+        self.tasks.write(ns, &mut writing);
+        write_dependencies(&self.tasks, ns, &mut writing);
+        self.signals.write(ns, &mut writing);
+        self.exclusives.write(ns, &mut writing);
+        self.chores.write(ns, &mut writing);
+        self.locks.write(ns, &mut writing);
+        self.documents.write(ns, &mut writing);
+        self.floors.write(ns, &mut writing);
+        self.entries.write(ns, &mut writing);
+        self.groups.write(ns, &mut writing);
+        self.deliveries.write(ns, &mut writing);
+        self.streams.write(ns, &mut writing);
+        if !self.events.is_empty() {
+            let (sql, params) = streams::append(ns, &self.events);
+            writing.add(sql, params, self.events.len());
+        }
+        writing
+    }
+}
+
+fn write_dependencies(tasks: &Changes<TaskRow>, ns: i64, writing: &mut Writing) {
+    let gone = tasks.gone();
+    if !gone.is_empty() {
+        writing.any(sql!("dependency_delete"), vec![param(ns), column(&gone, |id| id.0)]);
+    }
+    if let Some(params) = dependencies(ns, &tasks.new_rows()) {
+        writing.any(sql!("dependency_insert"), params);
+    }
+}
+
+/// What new tasks depend on, if they do.
+pub(crate) fn dependencies(ns: i64, tasks: &[&TaskRow]) -> Option<Vec<Param>> {
+    let pairs = tasks.iter().flat_map(|row| row.task.depends_on.iter().map(|of| (of.0, row.task.id.0)));
+    let pairs: Vec<_> = pairs.collect();
+    (!pairs.is_empty()).then(|| vec![param(ns), column(&pairs, |pair| pair.0), column(&pairs, |pair| pair.1)])
+}
+
+/// Loads rows by their keys, in the order in which every transaction takes its locks.
+fn load_rows(loading: &mut Loading, ns: i64, needs: &mut Needs, hold: Hold) {
+    use std::mem::take;
+    loading.rows::<AnswerRow>(ns, take(&mut needs.answers), hold);
+    // Whoever sets a queue's switch holds its key.
+    loading.rows::<QueueRow>(ns, take(&mut needs.queues), Hold::Not);
+    loading.rows::<PollerRow>(ns, take(&mut needs.pollers), hold);
+    loading.rows::<TaskRow>(ns, take(&mut needs.tasks), hold);
+    loading.rows::<SignalsRow>(ns, take(&mut needs.signals), hold);
+    loading.rows::<ExclusiveRow>(ns, take(&mut needs.exclusives), hold);
+    loading.rows::<ChoreRow>(ns, take(&mut needs.chores), hold);
+    loading.rows::<LockRow>(ns, take(&mut needs.locks), hold);
+    loading.rows::<Document>(ns, take(&mut needs.documents), hold);
+    loading.rows::<FloorRow>(ns, take(&mut needs.floors), hold);
+    loading.rows::<Entry>(ns, take(&mut needs.entries), hold);
+    loading.rows::<GroupRow>(ns, take(&mut needs.groups), hold);
+    loading.rows::<DeliveryRow>(ns, take(&mut needs.deliveries), hold);
+    loading.rows::<StreamRow>(ns, take(&mut needs.streams), hold);
+}
+
+/// Answers who has idempotency keys and child keys. If nobody has, a unique index sees to it that it stays so.
+fn by_unique_keys(loading: &mut Loading, ns: i64, needs: &mut Needs) {
+    let keys = std::mem::take(&mut needs.idempotency_keys);
+    if !keys.is_empty() {
+        let asked: Vec<_> = keys.iter().collect();
+        let params = vec![param(ns), column(&asked, |key| key.0.clone())];
+        loading.add(Call::new(sql!("by_idempotency_key"), params), move |found, rows| {
+            let found = read_all(found, |cells| Ok((Idempotency(cells.text()?), cells.id()?)))?;
+            let found: BTreeMap<_, _> = found.into_iter().collect();
+            for key in keys {
+                let id = found.get(&key).copied();
+                rows.answer(key, id);
+            }
+            Ok(())
+        });
+    }
+    let keys = std::mem::take(&mut needs.child_keys);
+    if !keys.is_empty() {
+        let asked: Vec<_> = keys.iter().collect();
+        let params = vec![
+            param(ns),
+            column(&asked, |child| child.parent.0),
+            column(&asked, |child| child.key.clone()),
+        ];
+        loading.add(Call::new(sql!("by_child_key"), params), move |found, rows| {
+            let read =
+                |cells: &mut Cells<'_>| Ok((Child { parent: cells.id()?, key: cells.text()? }, cells.id()?));
+            let found: BTreeMap<_, _> = read_all(found, read)?.into_iter().collect();
+            for key in keys {
+                let id = found.get(&key).copied();
+                rows.answer(key, id);
+            }
+            Ok(())
+        });
+    }
+}
+
+fn polled(loading: &mut Loading, ns: i64, polled: Polled) {
+    let params = vec![param(ns), param(polled.0.clone())];
+    loading.add(Call::new(sql!("polled"), params), move |found, rows| {
+        let at = read_first(found, Cells::maybe_time)?.flatten();
+        rows.answer(polled, at);
+        Ok(())
+    });
+}

@@ -1,0 +1,227 @@
+//! Wakes within this process and between processes, by NOTIFY and LISTEN.
+//!
+//! Whoever commits wakes its own process at once and leaves the marks of what changed with the notifier, which gathers
+//! them for a moment and sends them on a connection of its own: NOTIFY takes a lock on the whole database at commit, so
+//! it never belongs into a transaction that writes. A listener wakes for what others send. When it had to connect anew
+//! it wakes everyone, since it may have missed something; while nothing is heard, everyone looks once a second.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use statehold_core::backend::Push;
+use statehold_core::model::TaskId;
+use statehold_core::wake::{Hub, Mark};
+use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, sleep, timeout};
+use tokio_postgres::AsyncMessage;
+
+use crate::config::Config;
+use crate::connection::{Connection, connect, sql};
+use crate::values::param;
+
+/// How long marks are gathered before they are sent.
+const GATHER: Duration = Duration::from_millis(10);
+/// How many marks fit into a message, which has room for 8000 bytes.
+const MOST: usize = 450;
+/// How often a message to itself shows that the way is open, and how long it may take.
+const ROUND: Duration = Duration::from_secs(10);
+/// How often everyone looks while nothing is heard.
+const POLL: Duration = Duration::from_secs(1);
+/// How long to wait before connecting anew.
+const AGAIN: Duration = Duration::from_millis(200);
+
+/// Wakes whoever waits, here and in other processes.
+#[derive(Clone)]
+pub(crate) struct Wakes {
+    pub(crate) hub: Hub,
+    out: Option<mpsc::UnboundedSender<Vec<Mark>>>,
+    heard: Arc<Heard>,
+    _tasks: Arc<Tasks>,
+}
+
+/// The tasks of a store; they end with it.
+#[derive(Default)]
+struct Tasks(Vec<JoinHandle<()>>);
+
+impl Drop for Tasks {
+    fn drop(&mut self) {
+        self.0.iter().for_each(JoinHandle::abort);
+    }
+}
+
+/// When this process last heard itself, in milliseconds since it began.
+struct Heard {
+    began: Instant,
+    own: AtomicU64,
+    name: String,
+}
+
+impl Heard {
+    fn note(&self) {
+        let now = u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX);
+        self.own.store(now.max(1), Ordering::Relaxed);
+    }
+
+    fn is_recent(&self) -> bool {
+        let heard = Duration::from_millis(self.own.load(Ordering::Relaxed));
+        heard > Duration::ZERO && self.began.elapsed().saturating_sub(heard) < 3 * ROUND
+    }
+}
+
+impl Wakes {
+    /// Begins to listen and to tell.
+    pub(crate) async fn start(config: &Config) -> Self {
+        let hub = Hub::new();
+        let name = TaskId::generate().to_string();
+        let heard = Arc::new(Heard { began: Instant::now(), own: AtomicU64::new(0), name });
+        let poller = tokio::spawn(poll(hub.clone(), Arc::clone(&heard)));
+        if config.poll_only {
+            return Self { hub, out: None, heard, _tasks: Arc::new(Tasks(vec![poller])) };
+        }
+        let (out, marks) = mpsc::unbounded_channel();
+        let (ready, listening) = tokio::sync::oneshot::channel();
+        let listener = listen(config.clone(), hub.clone(), Arc::clone(&heard), Some(ready));
+        let notifier = notify(config.clone(), marks, Arc::clone(&heard));
+        let tasks = Tasks(vec![poller, tokio::spawn(listener), tokio::spawn(notifier)]);
+        // What changes from now on is heard, unless the server is away.
+        let _ = timeout(Duration::from_secs(5), listening).await;
+        Self { hub, out: Some(out), heard, _tasks: Arc::new(tasks) }
+    }
+
+    /// Whether wakes travel between processes.
+    pub(crate) fn push(&self) -> Push {
+        match &self.out {
+            None => Push::PollOnly,
+            Some(_) if self.heard.is_recent() => Push::Ok,
+            Some(_) => Push::Broken,
+        }
+    }
+
+    /// Wakes for what a commit changed.
+    pub(crate) fn wake(&self, marks: Vec<Mark>) {
+        self.hub.wake(marks.iter().copied());
+        if let Some(out) = self.out.as_ref().filter(|_| !marks.is_empty()) {
+            let _ = out.send(marks);
+        }
+    }
+
+    /// Wakes everyone everywhere.
+    pub(crate) fn wake_all(&self) {
+        self.hub.wake_all();
+        if let Some(out) = &self.out {
+            let _ = out.send(Vec::new());
+        }
+    }
+}
+
+/// Lets everyone look from time to time while nothing is heard from other processes.
+async fn poll(hub: Hub, heard: Arc<Heard>) {
+    loop {
+        sleep(POLL).await;
+        if !heard.is_recent() {
+            hub.wake_all();
+        }
+    }
+}
+
+/// The channel of a schema.
+fn channel(config: &Config) -> String {
+    format!("{}_wakes", config.schema)
+}
+
+/// What a message says: who sent it, then marks; all of them if there are none.
+fn write(name: &str, marks: Option<&BTreeSet<Mark>>) -> String {
+    match marks {
+        None => format!("{name}:*"),
+        Some(marks) => {
+            let marks: Vec<_> = marks.iter().map(|mark| format!("{:016x}", mark.0)).collect();
+            format!("{name}:{}", marks.concat())
+        }
+    }
+}
+
+/// Wakes for a message of another process.
+fn hear(text: &str, hub: &Hub, heard: &Heard) {
+    let Some((name, marks)) = text.split_once(':') else { return };
+    if name == heard.name {
+        heard.note();
+    } else if marks == "*" {
+        hub.wake_all();
+    } else {
+        let digits = marks.as_bytes().chunks(16).filter_map(|digits| std::str::from_utf8(digits).ok());
+        hub.wake(digits.filter_map(|digits| u64::from_str_radix(digits, 16).ok()).map(Mark));
+    }
+}
+
+async fn listen(
+    config: Config,
+    hub: Hub,
+    heard: Arc<Heard>,
+    mut ready: Option<tokio::sync::oneshot::Sender<()>>,
+) {
+    loop {
+        let (heard_hub, listened) = (hub.clone(), Arc::clone(&heard));
+        let said = move |message: AsyncMessage| {
+            if let AsyncMessage::Notification(note) = message {
+                hear(note.payload(), &heard_hub, &listened);
+            }
+        };
+        if let Ok(connection) = connect(&config, said).await
+            && connection.batch(&format!("LISTEN {}", channel(&config))).await.is_ok()
+        {
+            if let Some(ready) = ready.take() {
+                let _ = ready.send(());
+            }
+            hub.wake_all();
+            while !connection.is_closed() {
+                sleep(AGAIN).await;
+            }
+            hub.wake_all();
+        }
+        sleep(AGAIN).await;
+    }
+}
+
+async fn notify(config: Config, mut out: mpsc::UnboundedReceiver<Vec<Mark>>, heard: Arc<Heard>) {
+    let mut connection: Option<Connection> = None;
+    // The first message shows that the way is open.
+    let mut text = write(&heard.name, Some(&BTreeSet::new()));
+    loop {
+        if connection.as_ref().is_none_or(Connection::is_closed) {
+            connection = connect(&config, drop).await.ok();
+        }
+        let sent = match &connection {
+            Some(db) => {
+                db.query(sql!("notify"), vec![param(channel(&config)), param(text.clone())]).await.is_ok()
+            }
+            None => false,
+        };
+        if !sent {
+            sleep(AGAIN).await;
+            continue;
+        }
+        text = match timeout(ROUND, out.recv()).await {
+            Err(_) => write(&heard.name, Some(&BTreeSet::new())),
+            Ok(None) => return,
+            Ok(Some(marks)) => {
+                sleep(GATHER).await;
+                let marks = gather(marks, &mut out);
+                write(&heard.name, marks.as_ref())
+            }
+        };
+    }
+}
+
+/// All marks that came meanwhile; none if they are too many, or everyone is to be woken.
+fn gather(first: Vec<Mark>, out: &mut mpsc::UnboundedReceiver<Vec<Mark>>) -> Option<BTreeSet<Mark>> {
+    let mut everyone = first.is_empty();
+    let mut all: BTreeSet<_> = first.into_iter().collect();
+    while let Ok(marks) = out.try_recv() {
+        everyone |= marks.is_empty();
+        all.extend(marks);
+    }
+    (!everyone && all.len() <= MOST).then_some(all)
+}
