@@ -1,4 +1,4 @@
-//! The suite on a PostgreSQL server, in a schema for each case.
+//! The suite on a PostgreSQL server. Each case has a namespace of its own, so one schema is enough.
 
 mod common;
 
@@ -10,7 +10,7 @@ use statehold_postgres::Postgres;
 fn main() -> ExitCode {
     postgres::with_server(|| {
         statehold_conformance::run(|clock| {
-            let config = common::config().with_clock(clock);
+            let config = common::config().with_schema("suite").with_clock(clock);
             async move { Postgres::open(config).await.expect("the store opens") }
         })
     })
