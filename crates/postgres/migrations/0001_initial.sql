@@ -310,6 +310,14 @@ CREATE TABLE answers (
 
 CREATE INDEX answers_expiry ON answers (ns, expires_at);
 
+-- Refuses to go on if a statement of the store touched another number of rows than it knows to be there.
+CREATE FUNCTION touched(seen bigint, expected bigint) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    IF seen <> expected THEN
+        RAISE EXCEPTION '% rows were written instead of %', seen, expected USING ERRCODE = 'serialization_failure';
+    END IF;
+END $$;
+
 -- For people.
 
 CREATE VIEW messages AS

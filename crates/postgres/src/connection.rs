@@ -1,5 +1,6 @@
 //! One connection: statements prepared once, and several of them sent in one go.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -12,7 +13,7 @@ use tokio_postgres::{AsyncMessage, Client, NoTls, Row, Statement};
 
 use crate::config::Config;
 use crate::error::{Result, Trouble};
-use crate::values::Param;
+use crate::values::{Param, limit, param};
 
 /// The text of a statement in `sql/`.
 macro_rules! sql {
@@ -67,15 +68,38 @@ impl Reading {
 pub(crate) struct Call {
     pub(crate) sql: &'static str,
     pub(crate) params: Vec<Param>,
+    /// Whether the last parameter is how many rows it must touch.
+    counted: bool,
 }
 
 impl Call {
     pub(crate) fn new(sql: &'static str, params: Vec<Param>) -> Self {
-        Self { sql, params }
+        Self { sql, params, counted: false }
     }
 
     pub(crate) fn bare(sql: &'static str) -> Self {
-        Self { sql, params: Vec::new() }
+        Self::new(sql, Vec::new())
+    }
+
+    /// The statement fails if it touches another number of rows.
+    pub(crate) fn touching(mut self, rows: usize) -> Self {
+        self.params.push(param(limit(rows)));
+        self.counted = true;
+        self
+    }
+
+    /// The text to prepare.
+    fn text(&self) -> Cow<'static, str> {
+        if !self.counted {
+            return Cow::Borrowed(self.sql);
+        }
+        let (sql, last) = (self.sql, self.params.len());
+        Cow::Owned(format!("WITH w AS ({sql}\nRETURNING 1) SELECT touched(count(*), ${last}) FROM w"))
+    }
+
+    /// What it is known by once it is prepared.
+    fn name(&self) -> (&'static str, bool) {
+        (self.sql, self.counted)
     }
 
     fn params(&self) -> Vec<&(dyn ToSql + Sync)> {
@@ -99,7 +123,7 @@ async fn in_time<T>(
 /// One connection.
 pub(crate) struct Connection {
     client: Client,
-    prepared: Mutex<HashMap<&'static str, Statement>>,
+    prepared: Mutex<HashMap<(&'static str, bool), Statement>>,
 }
 
 /// How many statements are sent in one go; so few are certainly sent in their order.
@@ -139,22 +163,22 @@ impl Connection {
         &self.client
     }
 
-    fn known(&self, sql: &'static str) -> Option<Statement> {
-        self.prepared.lock().unwrap_or_else(PoisonError::into_inner).get(sql).cloned()
+    fn known(&self, call: &Call) -> Option<Statement> {
+        self.prepared.lock().unwrap_or_else(PoisonError::into_inner).get(&call.name()).cloned()
     }
 
     /// Statements, each prepared once. All are there before the first is sent, so that they are sent in order.
     async fn prepare(&self, calls: &[Call]) -> Result<Vec<Statement>> {
-        let mut missing: Vec<_> =
-            calls.iter().map(|call| call.sql).filter(|sql| self.known(sql).is_none()).collect();
-        missing.sort_unstable();
-        missing.dedup();
-        let prepared = in_time(try_join_all(missing.iter().map(|sql| self.client.prepare(sql)))).await?;
-        self.prepared
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .extend(missing.into_iter().zip(prepared));
-        let found: Option<Vec<_>> = calls.iter().map(|call| self.known(call.sql)).collect();
+        let missing: HashMap<_, _> = calls
+            .iter()
+            .filter(|call| self.known(call).is_none())
+            .map(|call| (call.name(), call.text()))
+            .collect();
+        let preparing =
+            missing.into_iter().map(async |(name, text)| Ok((name, self.client.prepare(&text).await?)));
+        let prepared = in_time(try_join_all(preparing)).await?;
+        self.prepared.lock().unwrap_or_else(PoisonError::into_inner).extend(prepared);
+        let found: Option<Vec<_>> = calls.iter().map(|call| self.known(call)).collect();
         found.ok_or_else(|| Error::unavailable("a statement was not prepared").into())
     }
 

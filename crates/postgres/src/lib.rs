@@ -6,6 +6,7 @@
 //! table, commits, answers all, and wakes who waits (`wakes`). Reads go past it, on connections of their own (`readers`).
 //! Each statement is a file in `sql/`, the schema is in `migrations/`.
 
+mod clock;
 mod config;
 mod connection;
 mod documents;
@@ -52,6 +53,7 @@ use statehold_core::wake::{Topic, Waiter};
 use statehold_core::{Backend, Error, Result, Timestamp};
 use tokio::sync::oneshot;
 
+use clock::ServerClock;
 pub use config::Config;
 use connection::{Connection, Hold, connect, sql};
 use error::Trouble;
@@ -70,6 +72,7 @@ pub struct Postgres(Arc<Inner>);
 
 struct Inner {
     config: Config,
+    clock: ServerClock,
     writer: Writer,
     readers: Readers,
     namespaces: Namespaces,
@@ -88,9 +91,10 @@ impl Postgres {
         config.check()?;
         migrations::run(&config, config.migrate, false).await?;
         let (wakes, namespaces) = (Wakes::start(&config).await, Namespaces::default());
-        let writer = Writer::start(config.clone(), namespaces.clone(), wakes.clone());
+        let clock = ServerClock::new(config.clock.clone());
+        let writer = Writer::start(config.clone(), clock.clone(), namespaces.clone(), wakes.clone());
         let readers = Readers::new(config.clone());
-        Ok(Self(Arc::new(Inner { config, writer, readers, namespaces, wakes })))
+        Ok(Self(Arc::new(Inner { config, clock, writer, readers, namespaces, wakes })))
     }
 
     /// Hands a request to the writer and waits for its answer.
@@ -122,10 +126,9 @@ impl Postgres {
         read!(self, namespace, |db, ns| row(db, ns))
     }
 
-    /// The time that readers go by. What has expired is told by the clock of this machine, which is only a filter:
-    /// whoever decides goes by the server's.
+    /// The time that readers go by. For them it is only a filter.
     fn now(&self) -> Timestamp {
-        self.0.config.clock.now()
+        self.0.clock.guess()
     }
 }
 
@@ -167,7 +170,7 @@ impl Postgres {
         let config = &self.0.config;
         let scene = Scene {
             db,
-            clock: &config.clock,
+            clock: &self.0.clock,
             schema: &config.schema,
             namespace,
             ns,

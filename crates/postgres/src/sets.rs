@@ -8,13 +8,14 @@ use statehold_core::model::TaskId;
 use statehold_core::plan::{Found, TaskSet};
 use statehold_core::row::TaskRow;
 use tokio_postgres::Row;
+use tokio_postgres::types::ToSql;
 use uuid::Uuid;
 
 use crate::connection::{Call, Hold, Reading, reading, sql};
 use crate::error::Result;
-use crate::rows::{Table as _, read_all};
+use crate::rows::Table as _;
 use crate::tasks::minute;
-use crate::values::{At, Param, column, id, limit, param};
+use crate::values::{At, Cells, Param, column, id, limit, param};
 
 const CLAIMED: Reading = reading!("tasks_claimed");
 const DEPENDENTS: Reading = reading!("tasks_dependents");
@@ -32,25 +33,27 @@ pub(crate) struct Members {
     pub(crate) rows: Vec<Arc<TaskRow>>,
     /// How many were asked for.
     most: usize,
+    /// Whether there are no others.
+    pub(crate) complete: bool,
 }
 
 impl Members {
     /// What is in a set, of what a statement that was asked for one more than `most` answered.
-    pub(crate) fn read(set: &TaskSet, found: &[Row], most: usize, now: Timestamp) -> Result<Self> {
-        let rows = read_all(found, TaskRow::read)?.into_iter();
-        let sorted: BTreeMap<_, _> =
-            rows.filter(|row| set.contains(row, now)).map(|row| (set.place(&row), Arc::new(row))).collect();
-        Ok(Self { rows: sorted.into_values().collect(), most })
+    fn read(set: &TaskSet, found: Vec<TaskRow>, most: usize, now: Timestamp) -> Self {
+        let complete = found.len() <= most;
+        let rows = found.into_iter().filter(|row| set.contains(row, now));
+        let sorted: BTreeMap<_, _> = rows.map(|row| (set.place(&row), Arc::new(row))).collect();
+        Self { rows: sorted.into_values().collect(), most, complete }
     }
 
     /// The answer for so many, if enough were asked for.
     pub(crate) fn first(&self, limit: usize) -> Option<Found<TaskId>> {
-        let complete = self.rows.len() <= self.most;
-        if limit > self.most && !complete {
+        if limit > self.most && !self.complete {
             return None;
         }
-        let keys: Vec<_> = self.rows.iter().take(limit + 1).map(|row| row.task.id).collect();
-        Some(Found::first(keys, limit))
+        let mut found = Found::first(self.rows.iter().map(|row| row.task.id).collect(), limit);
+        found.complete &= self.complete;
+        Some(found)
     }
 }
 
@@ -59,12 +62,98 @@ pub(crate) fn is_loose(set: &TaskSet) -> bool {
     matches!(set, TaskSet::Upcoming { .. })
 }
 
-/// The statement that finds the first `most` tasks of a set and one more. What is ready or due is left out if another
+/// Whether a set leaves out what another transaction holds, which then sees to it.
+pub(crate) fn leaves_out(set: &TaskSet) -> bool {
+    matches!(set, TaskSet::Ready { .. } | TaskSet::Due { .. } | TaskSet::LeaseOver { .. })
+}
+
+/// A statement that looks for sets.
+pub(crate) struct Seek {
+    pub(crate) call: Call,
+    pub(crate) sets: Sought,
+}
+
+/// The sets that a statement looks for, with how many of each.
+pub(crate) struct Sought {
+    sets: Vec<(TaskSet, usize)>,
+    /// Whether the first column tells of which set a row is.
+    numbered: bool,
+}
+
+impl Sought {
+    /// The members that the statement found.
+    pub(crate) fn read(self, found: &[Row], now: Timestamp) -> Result<Vec<(TaskSet, Members)>> {
+        let mut rows: Vec<Vec<TaskRow>> = vec![Vec::new(); self.sets.len()];
+        for row in found {
+            let mut cells = Cells::new(row);
+            let place = if self.numbered { cells.number::<usize>()? } else { 1 };
+            if let Some(rows) = rows.get_mut(place - 1) {
+                rows.push(TaskRow::read(&mut cells)?);
+            }
+        }
+        let sets = self.sets.into_iter().zip(rows);
+        Ok(sets
+            .map(|((set, most), rows)| {
+                let members = Members::read(&set, rows, most, now);
+                (set, members)
+            })
+            .collect())
+    }
+}
+
+/// The statements that find the first so many tasks of each set, and one more. Those that ask the same of several
+/// tasks or claims are one.
+pub(crate) fn seek(ns: i64, wanted: BTreeMap<TaskSet, usize>, now: Timestamp, hold: Hold) -> Vec<Seek> {
+    let (mut seeks, mut claims, mut tasks) = (Vec::new(), Vec::new(), BTreeMap::<_, Vec<_>>::new());
+    for (set, most) in wanted {
+        match question(ns, &set, most, now, hold) {
+            Question::Alone(call) => {
+                seeks.push(Seek { call, sets: Sought { sets: vec![(set, most)], numbered: false } });
+            }
+            Question::OfClaim(owner, key) => claims.push((set, most, owner, key)),
+            Question::OfTask(sql, of, after) => tasks.entry(sql).or_default().push((set, most, of, after)),
+        }
+    }
+    if !claims.is_empty() {
+        seeks.push(many(ns, CLAIMED.holding(hold), claims));
+    }
+    seeks.extend(tasks.into_iter().map(|(sql, questions)| many(ns, sql, questions)));
+    seeks
+}
+
+/// The statement that asks several such questions.
+fn many<A, B>(ns: i64, sql: &'static str, questions: Vec<(TaskSet, usize, A, B)>) -> Seek
+where
+    A: ToSql + Clone + Sync + Send + 'static,
+    B: ToSql + Clone + Sync + Send + 'static,
+{
+    let params = vec![
+        param(ns),
+        column(&questions, |question| question.2.clone()),
+        column(&questions, |question| question.3.clone()),
+        column(&questions, |question| limit(question.1 + 1)),
+    ];
+    let sets = questions.into_iter().map(|(set, most, ..)| (set, most)).collect();
+    Seek { call: Call::new(sql, params), sets: Sought { sets, numbered: true } }
+}
+
+/// How a set is asked for.
+enum Question {
+    /// By a statement of its own.
+    Alone(Call),
+    /// By whose claim and its key.
+    OfClaim(String, String),
+    /// By a statement, of which task, and after which one.
+    OfTask(&'static str, Uuid, Option<Uuid>),
+}
+
+/// How the first `most` tasks of a set and one more are asked for. What is ready or due is left out if another
 /// transaction holds it, which then sees to it.
-pub(crate) fn select(ns: i64, set: &TaskSet, most: usize, now: Timestamp, hold: Hold) -> Call {
+fn question(ns: i64, set: &TaskSet, most: usize, now: Timestamp, hold: Hold) -> Question {
     let most = param(limit(most + 1));
-    let after = |after: &Option<TaskId>| param(id(*after));
-    match set {
+    let of_task =
+        |reading: Reading, of: TaskId, after| Question::OfTask(reading.holding(hold), of.0, id(after));
+    let call = match set {
         TaskSet::Ready { queues } => Call::new(sql!("tasks_ready"), by_queue(ns, queues, now, most)),
         TaskSet::Due { queues: Some(queues) } => {
             Call::new(sql!("tasks_due"), by_queue(ns, queues, now, most))
@@ -80,28 +169,13 @@ pub(crate) fn select(ns: i64, set: &TaskSet, most: usize, now: Timestamp, hold: 
             Call::new(sql!("tasks_lease_over_any"), params)
         }
         TaskSet::Upcoming { queues } => Call::new(sql!("tasks_upcoming"), by_minute(ns, queues, now, most)),
-        TaskSet::Claimed { owner, key } => {
-            let params = vec![param(ns), param(owner.clone()), param(key.clone()), most];
-            Call::new(CLAIMED.holding(hold), params)
-        }
-        TaskSet::Dependents { of, after: last } => {
-            Call::new(DEPENDENTS.holding(hold), vec![param(ns), param(of.0), after(last), most])
-        }
-        TaskSet::LiveDependents { of } => {
-            Call::new(LIVE_DEPENDENTS.holding(hold), vec![param(ns), param(of.0), after(&None), most])
-        }
-        TaskSet::FailedBy { of, after: last } => {
-            Call::new(FAILED_BY.holding(hold), vec![param(ns), param(of.0), after(last), most])
-        }
-        TaskSet::Children { of, after: last } => {
-            Call::new(CHILDREN.holding(hold), vec![param(ns), param(of.0), after(last), most])
-        }
         TaskSet::Contenders { key, skip } => {
             let params = vec![param(ns), param(key.clone()), param(skip.clone()), param(At(now)), most];
             Call::new(CONTENDERS.holding(hold), params)
         }
-        TaskSet::Keyed { queue, after: last } => {
-            Call::new(KEYED.holding(hold), vec![param(ns), param(queue.clone()), after(last), most])
+        TaskSet::Keyed { queue, after } => {
+            let params = vec![param(ns), param(queue.clone()), param(id(*after)), most];
+            Call::new(KEYED.holding(hold), params)
         }
         TaskSet::Retired { rules, after } => {
             let place =
@@ -116,7 +190,13 @@ pub(crate) fn select(ns: i64, set: &TaskSet, most: usize, now: Timestamp, hold: 
             ];
             Call::new(RETIRED.holding(hold), params)
         }
-    }
+        TaskSet::Claimed { owner, key } => return Question::OfClaim(owner.clone(), key.clone()),
+        TaskSet::Dependents { of, after } => return of_task(DEPENDENTS, *of, *after),
+        TaskSet::LiveDependents { of } => return of_task(LIVE_DEPENDENTS, *of, None),
+        TaskSet::FailedBy { of, after } => return of_task(FAILED_BY, *of, *after),
+        TaskSet::Children { of, after } => return of_task(CHILDREN, *of, *after),
+    };
+    Question::Alone(call)
 }
 
 fn by_queue(ns: i64, queues: &[String], now: Timestamp, most: Param) -> Vec<Param> {

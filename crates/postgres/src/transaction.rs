@@ -2,8 +2,10 @@
 //! with one statement a table.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::mem::take;
 use std::sync::Arc;
 
+use statehold_core::Timestamp;
 use statehold_core::model::{Document, Entry, TaskId};
 use statehold_core::plan::{
     Appending, Child, Effects, Expired, ExpiredKeys, Idempotency, Needs, Polled, Rows, TaskSelect, TaskSet,
@@ -14,12 +16,12 @@ use statehold_core::row::{
     AnswerRow, ChoreRow, DeliveryRow, DocumentKey, ExclusiveRow, FloorRow, GroupKey, GroupRow, LockRow,
     PollerRow, QueueRow, SignalsRow, StreamRow, TaskRow,
 };
-use statehold_core::{Clock, Timestamp};
 
+use crate::clock::ServerClock;
 use crate::connection::{Call, Connection, Hold, sql};
 use crate::error::{Result, Trouble};
 use crate::rows::{Changes, Loading, Writing, load_found, read_all, read_first};
-use crate::sets::{self, Members};
+use crate::sets::{self, Members, Seek};
 use crate::streams::{self, Withheld};
 use crate::values::{At, Cells, Param, column, limit, param};
 use crate::{groups, locks, tasks};
@@ -30,7 +32,7 @@ const DOCUMENT_KEYS: i64 = 1024;
 /// Where a transaction happens.
 pub(crate) struct Scene<'a> {
     pub(crate) db: &'a Connection,
-    pub(crate) clock: &'a Clock,
+    pub(crate) clock: &'a ServerClock,
     pub(crate) schema: &'a str,
     pub(crate) namespace: &'a str,
     /// 0 if the namespace is not known to the store yet.
@@ -92,7 +94,7 @@ impl<'a> Transaction<'a> {
         Self {
             scene,
             rows: Rows::default(),
-            now: scene.clock.now(),
+            now: scene.clock.guess(),
             members: HashMap::new(),
             loose: HashSet::new(),
             skipped: false,
@@ -105,10 +107,11 @@ impl<'a> Transaction<'a> {
         self.load_all(needs, hold, false).await
     }
 
-    /// First what is found by its key, in one order for all transactions; then what depends on the time, which is read
-    /// after the last lock.
+    /// First what is found by its key, in one order for all transactions; then what is not; then the time, which is read
+    /// after the last lock. All in one go, each by a statement of its own, which sees what was committed before it began.
     async fn load_all(&mut self, mut needs: Needs, hold: Hold, begin: bool) -> Result<()> {
         let (db, ns) = (self.scene.db, self.scene.ns);
+        let later = if hold == Hold::Not { Hold::Not } else { Hold::Now };
         let mut loading = Loading::default();
         if begin {
             loading.add(Call::bare(sql!("begin")), |_, _| Ok(()));
@@ -116,16 +119,33 @@ impl<'a> Transaction<'a> {
         self.hold_keys(&mut loading, &needs, hold);
         load_rows(&mut loading, ns, &mut needs, hold);
         by_unique_keys(&mut loading, ns, &mut needs);
-        if begin {
-            loading.add(Call::bare(sql!("clock")), |_, _| Ok(()));
+        let (selects, expired) = (take(&mut needs.task_sets), take(&mut needs.expired));
+        self.look(&mut loading, needs, later);
+        let seeks = sets::seek(ns, self.wanted(&selects), self.now, later);
+        let mut calls = take(&mut loading.calls);
+        let first = calls.len();
+        let mut sought = Vec::with_capacity(seeks.len());
+        for Seek { call, sets } in seeks {
+            calls.push(call);
+            sought.push(sets);
         }
-        let answers = db.query_all(&loading.calls).await?;
+        if begin {
+            calls.push(Call::bare(sql!("clock")));
+        }
+        let answers = db.query_all(&calls).await?;
         if let Some(clock) = answers.last().filter(|_| begin) {
             let stored = read_first(clock, Cells::time)?.unwrap_or_default();
-            self.now = self.scene.clock.from_store(stored);
+            self.now = self.scene.clock.hear(stored);
         }
         loading.finish(&answers, &mut self.rows)?;
-        self.look(needs, hold).await
+        for (sets, found) in sought.into_iter().zip(&answers[first..]) {
+            self.keep(sets.read(found, self.now)?);
+        }
+        for set in expired {
+            self.expire(set).await?;
+        }
+        self.note_skipped(&selects).await?;
+        self.answer_all(selects)
     }
 
     /// Holds what has no row to hold: queues, whose switch others may be about to set, and documents that are not there.
@@ -154,26 +174,16 @@ impl<'a> Transaction<'a> {
         }
     }
 
-    /// Answers what is not found by a key.
-    async fn look(&mut self, needs: Needs, hold: Hold) -> Result<()> {
-        let (db, ns, now) = (self.scene.db, self.scene.ns, self.now);
-        let later = if hold == Hold::Not { Hold::Not } else { Hold::Now };
-        let mut loading = Loading::default();
-        needs.delivery_sets.into_iter().for_each(|set| groups::select(&mut loading, ns, set, now, later));
-        needs.cuts.into_iter().for_each(|cut| streams::cut(&mut loading, ns, cut));
-        needs.unread.into_iter().for_each(|set| streams::unread(&mut loading, ns, set, self.scene.patience));
-        streams::events_at(&mut loading, ns, needs.events_at);
-        needs.latest.into_iter().for_each(|set| streams::latest(&mut loading, ns, set, self.scene.patience));
-        needs.polled.into_iter().for_each(|queue| polled(&mut loading, ns, queue));
-        needs.overgrown.into_iter().for_each(|set| streams::overgrown(&mut loading, ns, set, now));
-        if !loading.calls.is_empty() {
-            let answers = db.query_all(&loading.calls).await?;
-            loading.finish(&answers, &mut self.rows)?;
-        }
-        for set in needs.expired {
-            self.expire(set).await?;
-        }
-        self.find(needs.task_sets, later).await
+    /// Answers what is not found by a key, the sets of tasks apart.
+    fn look(&self, loading: &mut Loading, needs: Needs, hold: Hold) {
+        let (ns, now, patience) = (self.scene.ns, self.now, self.scene.patience);
+        needs.delivery_sets.into_iter().for_each(|set| groups::select(loading, ns, set, now, hold));
+        needs.cuts.into_iter().for_each(|cut| streams::cut(loading, ns, cut));
+        needs.unread.into_iter().for_each(|set| streams::unread(loading, ns, set, patience));
+        streams::events_at(loading, ns, needs.events_at);
+        needs.latest.into_iter().for_each(|set| streams::latest(loading, ns, set, patience));
+        needs.polled.into_iter().for_each(|queue| polled(loading, ns, queue));
+        needs.overgrown.into_iter().for_each(|set| streams::overgrown(loading, ns, set, now));
     }
 
     /// Answers what has expired or is left over, with its rows; without what another transaction is about to remove.
@@ -205,21 +215,46 @@ impl<'a> Transaction<'a> {
         Ok(())
     }
 
-    /// Answers sets of tasks and loads their rows. What was found before answers for fewer, too.
-    async fn find(&mut self, selects: BTreeSet<TaskSelect>, hold: Hold) -> Result<()> {
+    /// Of how many tasks of each set is to be asked. What was found before answers for fewer, too.
+    fn wanted(&self, selects: &BTreeSet<TaskSelect>) -> BTreeMap<TaskSet, usize> {
         let mut wanted: BTreeMap<TaskSet, usize> = BTreeMap::new();
-        for select in &selects {
-            let enough =
-                self.members.get(&select.set).is_some_and(|members| members.first(select.limit).is_some());
-            if !enough {
-                let most = wanted.entry(select.set.clone()).or_default();
-                *most = select
-                    .limit
-                    .max(*most)
-                    .max(self.scene.asked.get(&select.set).copied().unwrap_or_default());
+        for TaskSelect { set, limit } in selects {
+            if self.members.get(set).is_none_or(|members| members.first(*limit).is_none()) {
+                let asked = self.scene.asked.get(set).copied().unwrap_or_default();
+                let most = wanted.entry(set.clone()).or_default();
+                *most = asked.max(*limit).max(*most);
             }
         }
-        self.fetch(wanted, hold).await?;
+        wanted
+    }
+
+    fn keep(&mut self, found: Vec<(TaskSet, Members)>) {
+        for (set, members) in found {
+            if sets::is_loose(&set) {
+                let unknown =
+                    members.rows.iter().filter(|row| self.rows.known::<TaskRow>(&row.task.id).is_none());
+                self.loose.extend(unknown.map(|row| row.task.id));
+            }
+            self.members.insert(set, members);
+        }
+    }
+
+    /// Where fewer are ready than were asked for, there may be more that other transactions hold.
+    async fn note_skipped(&mut self, selects: &BTreeSet<TaskSelect>) -> Result<()> {
+        for TaskSelect { set, .. } in selects {
+            let TaskSet::Ready { queues } = set else { continue };
+            let Some(members) = self.members.get(set).filter(|members| members.complete) else { continue };
+            let most = limit(members.rows.len() + 1);
+            let params = vec![param(self.scene.ns), param(queues.clone()), param(At(self.now)), param(most)];
+            let found = self.scene.db.query(sql!("tasks_ready_count"), params).await?;
+            let ready = read_first(&found, Cells::number::<usize>)?.unwrap_or_default();
+            self.skipped |= ready > members.rows.len();
+        }
+        Ok(())
+    }
+
+    /// Answers sets of tasks from what was found, and loads their rows.
+    fn answer_all(&mut self, selects: BTreeSet<TaskSelect>) -> Result<()> {
         for select in selects {
             let members = self.members.get(&select.set).ok_or(Trouble::Again)?;
             for row in &members.rows {
@@ -227,38 +262,6 @@ impl<'a> Transaction<'a> {
             }
             let found = members.first(select.limit).ok_or(Trouble::Again)?;
             self.rows.answer(select, found);
-        }
-        Ok(())
-    }
-
-    async fn fetch(&mut self, wanted: BTreeMap<TaskSet, usize>, hold: Hold) -> Result<()> {
-        let (ns, now) = (self.scene.ns, self.now);
-        let mut calls = Vec::new();
-        for (set, most) in &wanted {
-            calls.push(sets::select(ns, set, *most, now, hold));
-            if let TaskSet::Ready { queues } = set {
-                let params = vec![param(ns), param(queues.clone()), param(At(now)), param(limit(*most + 1))];
-                calls.push(Call::new(sql!("tasks_ready_count"), params));
-            }
-        }
-        if calls.is_empty() {
-            return Ok(());
-        }
-        let mut answers = self.scene.db.query_all(&calls).await?.into_iter();
-        for (set, most) in wanted {
-            let found = answers.next().unwrap_or_default();
-            let members = Members::read(&set, &found, most, now)?;
-            if matches!(set, TaskSet::Ready { .. }) {
-                let ready = read_first(&answers.next().unwrap_or_default(), Cells::number::<usize>)?;
-                let skipped = ready.unwrap_or_default() > members.rows.len();
-                self.skipped |= skipped;
-            }
-            if sets::is_loose(&set) {
-                let unknown =
-                    members.rows.iter().filter(|row| self.rows.known::<TaskRow>(&row.task.id).is_none());
-                self.loose.extend(unknown.map(|row| row.task.id));
-            }
-            self.members.insert(set, members);
         }
         Ok(())
     }
@@ -297,26 +300,25 @@ impl<'a> Transaction<'a> {
         self.changes.tasks.keys().filter(|id| self.loose.contains(id)).copied().collect()
     }
 
-    /// Writes what the accepted plans leave. Answers the number of the namespace.
-    pub(crate) async fn write(&self) -> Result<i64> {
-        if !self.changes.any {
-            return Ok(self.scene.ns);
+    /// Writes what the accepted plans leave, and commits, in one go: a statement that touches fewer rows than it must
+    /// fails, and then nothing is committed.
+    pub(crate) async fn commit(&self, ns: i64) -> Result<()> {
+        let mut calls = self.changes.write(ns).0;
+        if !self.changes.trims.is_empty() {
+            self.scene.db.run_all(&calls).await?;
+            calls.clear();
+            for trim in &self.changes.trims {
+                streams::trim(self.scene.db, ns, trim).await?;
+            }
         }
-        let (db, ns) = (self.scene.db, self.number().await?);
-        let writing = self.changes.write(ns);
-        let touched = db.run_all(&writing.calls).await?;
-        if !writing.holds(&touched) {
-            return Err(Trouble::Again);
-        }
-        for trim in &self.changes.trims {
-            streams::trim(db, ns, trim).await?;
-        }
-        Ok(ns)
+        calls.push(Call::bare(sql!("commit")));
+        self.scene.db.run_all(&calls).await?;
+        Ok(())
     }
 
     /// The number of the namespace, which is given now if it has none.
-    async fn number(&self) -> Result<i64> {
-        if self.scene.ns != 0 {
+    pub(crate) async fn number(&self) -> Result<i64> {
+        if self.scene.ns != 0 || !self.changes.any {
             return Ok(self.scene.ns);
         }
         let name = vec![param(self.scene.namespace.to_owned())];
@@ -411,7 +413,6 @@ pub(crate) fn dependencies(ns: i64, tasks: &[&TaskRow]) -> Option<Vec<Param>> {
 
 /// Loads rows by their keys, in the order in which every transaction takes its locks.
 fn load_rows(loading: &mut Loading, ns: i64, needs: &mut Needs, hold: Hold) {
-    use std::mem::take;
     loading.rows::<AnswerRow>(ns, take(&mut needs.answers), hold);
     // Whoever sets a queue's switch holds its key.
     loading.rows::<QueueRow>(ns, take(&mut needs.queues), Hold::Not);
@@ -431,7 +432,7 @@ fn load_rows(loading: &mut Loading, ns: i64, needs: &mut Needs, hold: Hold) {
 
 /// Answers who has idempotency keys and child keys. If nobody has, a unique index sees to it that it stays so.
 fn by_unique_keys(loading: &mut Loading, ns: i64, needs: &mut Needs) {
-    let keys = std::mem::take(&mut needs.idempotency_keys);
+    let keys = take(&mut needs.idempotency_keys);
     if !keys.is_empty() {
         let asked: Vec<_> = keys.iter().collect();
         let params = vec![param(ns), column(&asked, |key| key.0.clone())];
@@ -445,7 +446,7 @@ fn by_unique_keys(loading: &mut Loading, ns: i64, needs: &mut Needs) {
             Ok(())
         });
     }
-    let keys = std::mem::take(&mut needs.child_keys);
+    let keys = take(&mut needs.child_keys);
     if !keys.is_empty() {
         let asked: Vec<_> = keys.iter().collect();
         let params = vec![

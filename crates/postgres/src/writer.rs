@@ -6,20 +6,21 @@ use std::time::Duration;
 
 use statehold_core::model::TaskId;
 use statehold_core::plan::{Context, Effects, Needs, Rows, Step, TaskSelect, TaskSet};
-use statehold_core::row::TaskRow;
 use statehold_core::wake::Mark;
 use statehold_core::{Error, ErrorKind, Result};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, sleep};
 
+use crate::clock::ServerClock;
 use crate::config::Config;
 use crate::connection::{Connection, Hold, connect, sql};
 use crate::error::Trouble;
 use crate::namespaces::Namespaces;
-use crate::rows::{Table as _, read_all};
+use crate::rows::read_first;
 use crate::sets;
 use crate::streams::Withheld;
 use crate::transaction::{Scene, Transaction};
+use crate::values::Cells;
 use crate::wakes::Wakes;
 
 /// How many requests share a transaction at most.
@@ -134,9 +135,9 @@ pub(crate) struct Writer(mpsc::UnboundedSender<Box<dyn Job>>);
 
 impl Writer {
     /// Starts the task.
-    pub(crate) fn start(config: Config, namespaces: Namespaces, wakes: Wakes) -> Self {
+    pub(crate) fn start(config: Config, clock: ServerClock, namespaces: Namespaces, wakes: Wakes) -> Self {
         let (sender, inbox) = mpsc::unbounded_channel();
-        tokio::spawn(Desk { config, namespaces, wakes, connection: None }.run(inbox));
+        tokio::spawn(Desk { config, clock, namespaces, wakes, connection: None }.run(inbox));
         Self(sender)
     }
 
@@ -153,6 +154,7 @@ struct Desk {
     namespaces: Namespaces,
     wakes: Wakes,
     connection: Option<Connection>,
+    clock: ServerClock,
 }
 
 /// What a group learned from tries that came to nothing.
@@ -251,6 +253,8 @@ impl Desk {
         if self.connection.as_ref().is_none_or(Connection::is_closed) {
             let connection = connect(&self.config, drop).await?;
             connection.batch(BY_KEY).await?;
+            let clock = connection.query(sql!("clock"), Vec::new()).await?;
+            self.clock.hear(read_first(&clock, Cells::time)?.unwrap_or_default());
             self.connection = Some(connection);
         }
         let Some(db) = &self.connection else { return Err(Trouble::Again.into()) };
@@ -258,7 +262,7 @@ impl Desk {
         let ns = self.namespaces.number(db, &namespace).await?;
         let mut scene = Scene {
             db,
-            clock: &self.config.clock,
+            clock: &self.clock,
             schema: &self.config.schema,
             namespace: &namespace,
             ns,
@@ -266,22 +270,48 @@ impl Desk {
             switched: group.iter().flat_map(|job| job.switches()).cloned().collect(),
             asked: HashMap::new(),
         };
-        let needs = first_needs(group, &self.config, &mut scene.asked);
+        let context = Context { now: self.clock.guess(), replica: &self.config.replica };
+        let needs = first_needs(group, context, &mut scene.asked);
         learn_members(&scene, learned).await?;
         let mut first = learned.needs.clone();
         first.merge(needs);
         let mut transaction = Transaction::begin(&scene, first).await?;
+        self.gather(group, &mut transaction, learned).await?;
         let marks = self.plan_all(group, &mut transaction, learned, &namespace).await?;
         let unheld = transaction.unheld();
         if !unheld.is_empty() {
             learned.needs.tasks.extend(unheld);
             return Err(Trouble::Again.into());
         }
-        let number = transaction.write().await?;
-        let committed = db.run(sql!("commit"), Vec::new()).await;
+        let number = transaction.number().await?;
+        let committed = transaction.commit(number).await;
         committed.map_err(|trouble| Failure { trouble, committing: true })?;
         self.namespaces.note(&namespace, number);
         Ok(marks)
+    }
+
+    /// Loads what the requests need as long as each is looked at alone, for all of them together.
+    async fn gather(
+        &self,
+        group: &mut Group,
+        transaction: &mut Transaction<'_>,
+        learned: &mut Learned,
+    ) -> crate::error::Result<()> {
+        loop {
+            let context = Context { now: transaction.now, replica: &self.config.replica };
+            let sight = Sight { context, skipped: transaction.skipped };
+            let mut missing = Needs::default();
+            for job in group.iter_mut() {
+                if let Progress::Need(needs) = job.step(&transaction.rows, &sight) {
+                    missing.merge(*needs);
+                }
+            }
+            if missing.is_empty() {
+                return Ok(());
+            }
+            learned.note(&missing);
+            transaction.load(missing, Hold::Now).await?;
+        }
     }
 
     /// Plans each request on what those before it left, and loads what is missing, if it can be had at once.
@@ -340,26 +370,21 @@ impl Learned {
 
 /// Looks who is in the sets that were asked for in vain, so that they are held from the beginning, in order.
 async fn learn_members(scene: &Scene<'_>, learned: &mut Learned) -> crate::error::Result<()> {
-    for select in std::mem::take(&mut learned.sets) {
-        let left_out = matches!(
-            select.set,
-            TaskSet::Ready { .. }
-                | TaskSet::Due { .. }
-                | TaskSet::LeaseOver { .. }
-                | TaskSet::Upcoming { .. }
-        );
-        if !left_out {
-            let call = sets::select(scene.ns, &select.set, select.limit, scene.clock.now(), Hold::Not);
-            let found = scene.db.query(call.sql, call.params).await?;
-            learned.needs.tasks.extend(read_all(&found, TaskRow::read)?.into_iter().map(|row| row.task.id));
+    let sets = std::mem::take(&mut learned.sets).into_iter();
+    let sets = sets.filter(|select| !sets::leaves_out(&select.set) && !sets::is_loose(&select.set));
+    let now = scene.clock.guess();
+    for seek in sets::seek(scene.ns, sets.map(|select| (select.set, select.limit)).collect(), now, Hold::Not)
+    {
+        let found = scene.db.query(seek.call.sql, seek.call.params).await?;
+        for (_, members) in seek.sets.read(&found, now)? {
+            learned.needs.tasks.extend(members.rows.iter().map(|row| row.task.id));
         }
     }
     Ok(())
 }
 
 /// What the requests need before anything is known, and of how many tasks of each set they ask together.
-fn first_needs(group: &mut Group, config: &Config, asked: &mut HashMap<TaskSet, usize>) -> Needs {
-    let context = Context { now: config.clock.now(), replica: &config.replica };
+fn first_needs(group: &mut Group, context: Context<'_>, asked: &mut HashMap<TaskSet, usize>) -> Needs {
     let (sight, rows, mut all) = (Sight { context, skipped: false }, Rows::default(), Needs::default());
     for job in group {
         if let Progress::Need(needs) = job.step(&rows, &sight) {
