@@ -86,8 +86,7 @@ CREATE INDEX tasks_ready ON tasks (ns, queue, priority, run_at, id) WHERE turn =
 CREATE INDEX tasks_timer ON tasks (ns, queue, timer, id) WHERE timer IS NOT NULL;
 CREATE INDEX tasks_any_timer ON tasks (ns, timer, id) WHERE timer IS NOT NULL;
 CREATE INDEX tasks_leased ON tasks (ns, queue, lease_minute) WHERE lease_minute IS NOT NULL;
-CREATE INDEX tasks_owned ON tasks (ns, owner) WHERE owner IS NOT NULL;
-CREATE INDEX tasks_claimed ON tasks (ns, owner, claim_key) WHERE claim_key IS NOT NULL AND owner IS NOT NULL;
+CREATE INDEX tasks_owned ON tasks (ns, owner, claim_key) WHERE owner IS NOT NULL;
 CREATE INDEX tasks_in_line ON tasks (ns, exclusive_key, priority, run_at, id) WHERE turn = 'in_line';
 CREATE INDEX tasks_keyed ON tasks (ns, queue, id) WHERE exclusive_key IS NOT NULL AND turn IN ('in_line', 'ready');
 CREATE INDEX tasks_exclusive ON tasks (ns, exclusive_key, id) WHERE exclusive_key IS NOT NULL;

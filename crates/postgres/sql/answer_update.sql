@@ -1,8 +1,8 @@
 UPDATE answers t SET
     request = u.request, expires_at = u.expires_at, replies = u.replies
-FROM unnest(
+FROM (SELECT $1::bigint AS ns, * FROM unnest(
     $2::text[], $3::text[], $4::bytea[], $5::timestamptz[], $6::json[]
 ) AS u(
     actor, key, request, expires_at, replies
-)
-WHERE t.ns = $1 AND t.actor = u.actor AND t.key = u.key
+) OFFSET 0) u
+WHERE t.ns = u.ns AND t.actor = u.actor AND t.key = u.key

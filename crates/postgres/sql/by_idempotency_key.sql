@@ -1,2 +1,2 @@
-SELECT t.idempotency_key, t.id FROM tasks t JOIN unnest($2::text[]) AS u(key)
-    ON t.ns = $1 AND t.idempotency_key = u.key
+SELECT t.idempotency_key, t.id FROM tasks t JOIN (SELECT $1::bigint AS ns, * FROM unnest($2::text[]) AS u(key) OFFSET 0) u
+    ON t.ns = u.ns AND t.idempotency_key = u.key

@@ -1,8 +1,8 @@
 UPDATE chores t SET
     after = u.after
-FROM unnest(
+FROM (SELECT $1::bigint AS ns, * FROM unnest(
     $2::text[], $3::uuid[]
 ) AS u(
     chore, after
-)
-WHERE t.ns = $1 AND t.chore = u.chore
+) OFFSET 0) u
+WHERE t.ns = u.ns AND t.chore = u.chore

@@ -1,5 +1,5 @@
 SELECT
     t.key, t.open, t.holder, t.nominee
-FROM exclusives t JOIN unnest($2::text[]) AS u(key)
-    ON t.ns = $1 AND t.key = u.key
+FROM exclusives t JOIN (SELECT $1::bigint AS ns, * FROM unnest($2::text[]) AS u(key) OFFSET 0) u
+    ON t.ns = u.ns AND t.key = u.key
 ORDER BY t.key

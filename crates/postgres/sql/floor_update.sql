@@ -1,8 +1,8 @@
 UPDATE floors t SET
     revision = u.revision
-FROM unnest(
+FROM (SELECT $1::bigint AS ns, * FROM unnest(
     $2::text[], $3::bigint[]
 ) AS u(
     kind, revision
-)
-WHERE t.ns = $1 AND t.kind = u.kind
+) OFFSET 0) u
+WHERE t.ns = u.ns AND t.kind = u.kind

@@ -1,8 +1,8 @@
 UPDATE pollers t SET
     at = u.at
-FROM unnest(
+FROM (SELECT $1::bigint AS ns, * FROM unnest(
     $2::text[], $3::text[], $4::timestamptz[]
 ) AS u(
     queue, owner, at
-)
-WHERE t.ns = $1 AND t.queue = u.queue AND t.owner = u.owner
+) OFFSET 0) u
+WHERE t.ns = u.ns AND t.queue = u.queue AND t.owner = u.owner

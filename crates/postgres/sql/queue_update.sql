@@ -1,8 +1,8 @@
 UPDATE queues t SET
     paused = u.paused
-FROM unnest(
+FROM (SELECT $1::bigint AS ns, * FROM unnest(
     $2::text[], $3::boolean[]
 ) AS u(
     queue, paused
-)
-WHERE t.ns = $1 AND t.queue = u.queue
+) OFFSET 0) u
+WHERE t.ns = u.ns AND t.queue = u.queue

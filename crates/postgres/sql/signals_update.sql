@@ -1,8 +1,8 @@
 UPDATE signals t SET
     kept = u.kept
-FROM unnest(
+FROM (SELECT $1::bigint AS ns, * FROM unnest(
     $2::uuid[], $3::json[]
 ) AS u(
     task, kept
-)
-WHERE t.ns = $1 AND t.task = u.task
+) OFFSET 0) u
+WHERE t.ns = u.ns AND t.task = u.task

@@ -6,6 +6,6 @@ SELECT
     t.depth, t.children, t.open_children, t.failed_by, t.last_seq, t.oldest_seq, t.oldest_at, t.request,
     t.depends_on, t.open_dependencies, t.labels, t.backoff, t.waiting_for, t.resumed_by, t.traceparent, t.error,
     t.metadata, t.progress, t.input, t.output, t.timer, t.lease_minute
-FROM tasks t JOIN unnest($2::uuid[]) AS u(id)
-    ON t.ns = $1 AND t.id = u.id
+FROM tasks t JOIN (SELECT $1::bigint AS ns, * FROM unnest($2::uuid[]) AS u(id) OFFSET 0) u
+    ON t.ns = u.ns AND t.id = u.id
 ORDER BY t.id

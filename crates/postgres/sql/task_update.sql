@@ -15,7 +15,7 @@ UPDATE tasks t SET
     metadata = u.metadata, progress = u.progress, input = u.input, output = u.output, timer = u.timer,
     lease_minute = u.lease_minute,
     ord = greatest(t.ord, ((SELECT epoch FROM namespaces WHERE ns = $1) << 48 | pg_current_xact_id()::text::bigint))
-FROM unnest(
+FROM (SELECT $1::bigint AS ns, * FROM unnest(
     $2::uuid[], $3::text[], $4::text[], $5::text[], $6::text[], $7::smallint[], $8::timestamptz[], $9::bigint[],
     $10::bigint[], $11::bigint[], $12::bigint[], $13::bigint[], $14::bigint[], $15::bigint[],
     $16::timestamptz[], $17::timestamptz[], $18::timestamptz[], $19::timestamptz[], $20::timestamptz[],
@@ -31,5 +31,5 @@ FROM unnest(
     root, child_key, idempotency_key, exclusive_key, depth, children, open_children, failed_by, last_seq,
     oldest_seq, oldest_at, request, depends_on, open_dependencies, labels, backoff, waiting_for, resumed_by,
     traceparent, error, metadata, progress, input, output, timer, lease_minute
-)
-WHERE t.ns = $1 AND t.id = u.id
+) OFFSET 0) u
+WHERE t.ns = u.ns AND t.id = u.id

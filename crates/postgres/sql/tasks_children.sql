@@ -8,7 +8,7 @@ SELECT
     t.depends_on, t.open_dependencies, t.labels, t.backoff, t.waiting_for, t.resumed_by, t.traceparent, t.error,
     t.metadata, t.progress, t.input, t.output, t.timer, t.lease_minute
 FROM unnest($2::uuid[], $3::uuid[], $4::bigint[]) WITH ORDINALITY AS q(parent, after, most, n) CROSS JOIN LATERAL (
-    SELECT t.id FROM tasks t
+    SELECT t.ns, t.id FROM tasks t
     WHERE t.ns = $1 AND t.parent = q.parent AND (q.after IS NULL OR t.id > q.after)
     ORDER BY t.id LIMIT q.most
-) f JOIN tasks t ON t.ns = $1 AND t.id = f.id
+) f JOIN tasks t ON t.ns = f.ns AND t.id = f.id

@@ -8,6 +8,6 @@ SELECT
     t.depends_on, t.open_dependencies, t.labels, t.backoff, t.waiting_for, t.resumed_by, t.traceparent, t.error,
     t.metadata, t.progress, t.input, t.output, t.timer, t.lease_minute
 FROM unnest($2::text[], $3::text[], $4::bigint[]) WITH ORDINALITY AS q(owner, key, most, n) CROSS JOIN LATERAL (
-    SELECT t.id FROM tasks t WHERE t.ns = $1 AND t.owner = q.owner AND t.claim_key = q.key
+    SELECT t.ns, t.id FROM tasks t WHERE t.ns = $1 AND t.owner = q.owner AND t.claim_key = q.key
     ORDER BY t.priority, t.run_at, t.id LIMIT q.most
-) f JOIN tasks t ON t.ns = $1 AND t.id = f.id
+) f JOIN tasks t ON t.ns = f.ns AND t.id = f.id

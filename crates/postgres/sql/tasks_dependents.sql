@@ -8,8 +8,8 @@ SELECT
     t.depends_on, t.open_dependencies, t.labels, t.backoff, t.waiting_for, t.resumed_by, t.traceparent, t.error,
     t.metadata, t.progress, t.input, t.output, t.timer, t.lease_minute
 FROM unnest($2::uuid[], $3::uuid[], $4::bigint[]) WITH ORDINALITY AS q(dependency, after, most, n) CROSS JOIN LATERAL (
-    SELECT t.id FROM dependencies d JOIN tasks t ON t.ns = d.ns AND t.id = d.task
+    SELECT t.ns, t.id FROM dependencies d JOIN tasks t ON t.ns = d.ns AND t.id = d.task
     WHERE d.ns = $1 AND d.dependency = q.dependency AND (q.after IS NULL OR d.task > q.after) AND t.status = 'blocked'
         AND q.dependency = ANY (t.open_dependencies)
     ORDER BY d.task LIMIT q.most
-) f JOIN tasks t ON t.ns = $1 AND t.id = f.id
+) f JOIN tasks t ON t.ns = f.ns AND t.id = f.id

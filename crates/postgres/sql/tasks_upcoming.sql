@@ -8,8 +8,8 @@ SELECT
     t.depends_on, t.open_dependencies, t.labels, t.backoff, t.waiting_for, t.resumed_by, t.traceparent, t.error,
     t.metadata, t.progress, t.input, t.output, t.timer, t.lease_minute
 FROM unnest($2::text[]) AS q(queue) CROSS JOIN LATERAL (
-    (SELECT id FROM tasks WHERE ns = $1 AND queue = q.queue AND timer > $3 ORDER BY timer, id LIMIT $4)
+    (SELECT ns, id FROM tasks WHERE ns = $1 AND queue = q.queue AND timer > $3 ORDER BY timer, id LIMIT $4)
     UNION
-    (SELECT id FROM tasks WHERE ns = $1 AND queue = q.queue AND lease_minute >= $5 AND lease_expires_at > $3
+    (SELECT ns, id FROM tasks WHERE ns = $1 AND queue = q.queue AND lease_minute >= $5 AND lease_expires_at > $3
         ORDER BY lease_expires_at, id LIMIT $4)
-) f JOIN tasks t ON t.ns = $1 AND t.id = f.id
+) f JOIN tasks t ON t.ns = f.ns AND t.id = f.id

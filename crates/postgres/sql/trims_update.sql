@@ -1,8 +1,8 @@
 UPDATE trims t SET
     trims = u.trims
-FROM unnest(
+FROM (SELECT $1::bigint AS ns, * FROM unnest(
     $2::text[], $3::json[]
 ) AS u(
     category, trims
-)
-WHERE t.ns = $1 AND t.category = u.category
+) OFFSET 0) u
+WHERE t.ns = u.ns AND t.category = u.category

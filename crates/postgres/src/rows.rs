@@ -23,6 +23,19 @@ pub(crate) trait Table: Kept {
     /// Removes rows.
     const DELETE: &'static str;
 
+    /// Writes rows that are there and of which only some columns differ, which are the most frequent changes.
+    const UPDATE_PART: &'static str = Self::UPDATE;
+
+    /// Whether that is enough.
+    fn differs_in_part(_before: &Self, _after: &Self) -> bool {
+        false
+    }
+
+    /// The columns that it writes, those of the keys first.
+    fn part(rows: &[&Self]) -> Vec<Param> {
+        Self::columns(rows)
+    }
+
     /// The columns of keys.
     fn keys(keys: &[&Self::Key]) -> Vec<Param>;
     /// All columns of rows, those of their keys first.
@@ -156,18 +169,23 @@ impl<R: Table> Changes<R> {
     }
 
     /// The statements that write them.
-    pub(crate) fn write(&self, ns: i64, writing: &mut Writing) {
+    pub(crate) fn write<'a>(&'a self, ns: i64, writing: &mut Writing) {
         let gone = self.gone();
         if !gone.is_empty() {
             writing.add(R::DELETE, within(ns, R::keys(&gone)), gone.len());
         }
-        let changed = self.0.values().filter_map(|(before, after)| {
-            let (before, after) = (before.as_deref()?, after.as_deref()?);
-            (before != after).then_some(after)
-        });
-        let changed: Vec<_> = changed.collect();
-        if !changed.is_empty() {
-            writing.add(R::UPDATE, within(ns, R::columns(&changed)), changed.len());
+        let changed = self.0.values().filter_map(|(before, after)| before.as_deref().zip(after.as_deref()));
+        let changed = changed.filter(|(before, after)| before != after);
+        let (part, whole): (Vec<_>, Vec<_>) =
+            changed.partition(|(before, after)| R::differs_in_part(before, after));
+        let after =
+            |changed: Vec<(_, &'a R)>| -> Vec<_> { changed.into_iter().map(|(_, row)| row).collect() };
+        let (part, whole) = (after(part), after(whole));
+        if !part.is_empty() {
+            writing.add(R::UPDATE_PART, within(ns, R::part(&part)), part.len());
+        }
+        if !whole.is_empty() {
+            writing.add(R::UPDATE, within(ns, R::columns(&whole)), whole.len());
         }
         let new = self.new_rows();
         if !new.is_empty() {

@@ -40,7 +40,18 @@ impl Table for TaskRow {
     const GET: Reading = reading!("task_get");
     const INSERT: &'static str = sql!("task_insert");
     const UPDATE: &'static str = sql!("task_update");
+    const UPDATE_PART: &'static str = sql!("task_live");
     const DELETE: &'static str = sql!("task_delete");
+
+    fn differs_in_part(before: &Self, after: &Self) -> bool {
+        was_made_alike(&before.task, &after.task)
+            && (before.depth, before.failed_by, &before.open_dependencies)
+                == (after.depth, after.failed_by, &after.open_dependencies)
+    }
+
+    fn part(rows: &[&Self]) -> Vec<Param> {
+        life_columns(rows)
+    }
 
     fn keys(keys: &[&TaskId]) -> Vec<Param> {
         vec![column(keys, |id| id.0)]
@@ -143,6 +154,52 @@ impl Table for TaskRow {
             claim_key,
         })
     }
+}
+
+/// Whether two tasks agree in all that does not change while they live.
+fn was_made_alike(one: &Task, other: &Task) -> bool {
+    fn made(task: &Task) -> impl PartialEq {
+        let names = (&task.queue, &task.kind, task.priority, task.rank, &task.labels, &task.backoff);
+        let bounds = (task.max_attempts, task.max_lease_losses, task.expires_at, task.timeout_seconds);
+        let family = (&task.thread, task.parent, task.root, &task.child_key, &task.depends_on);
+        let keys = (&task.idempotency_key, &task.exclusive_key, &task.traceparent);
+        (names, bounds, family, keys, &task.metadata, &task.input)
+    }
+    made(one) == made(other)
+}
+
+/// What changes in the life of a task.
+fn life_columns(rows: &[&TaskRow]) -> Vec<Param> {
+    let mut columns = vec![
+        column(rows, |row| row.task.id.0),
+        column(rows, |row| row.task.status.as_str()),
+        column(rows, |row| turn_name(row.turn)),
+        column(rows, |row| At(row.task.run_at)),
+        column(rows, |row| count(row.task.revision)),
+        column(rows, |row| i64::from(row.task.attempt)),
+        column(rows, |row| i64::from(row.task.failures)),
+        column(rows, |row| i64::from(row.task.lease_losses)),
+        column(rows, |row| At(row.task.updated_at)),
+        column(rows, |row| at(row.task.started_at)),
+        column(rows, |row| at(row.task.finished_at)),
+        column(rows, |row| row.task.cancel_requested),
+    ];
+    columns.extend(lease_columns(rows));
+    columns.extend([
+        column(rows, |row| i64::from(row.children)),
+        column(rows, |row| i64::from(row.open_children)),
+        column(rows, |row| count(row.head.last)),
+        column(rows, |row| count(row.head.oldest)),
+        column(rows, |row| at(row.head.oldest_at)),
+        column(rows, |row| row.task.waiting_for.as_ref().map(value)),
+        column(rows, |row| row.task.resumed_by.as_ref().map(value)),
+        column(rows, |row| row.task.error.as_ref().map(value)),
+        column(rows, |row| json(row.task.progress.as_ref())),
+        column(rows, |row| json(row.task.output.as_ref())),
+        column(rows, |row| at(row.timer())),
+        column(rows, |row| row.lease_expiry().map(minute)),
+    ]);
+    columns
 }
 
 fn own_columns(rows: &[&TaskRow]) -> Vec<Param> {

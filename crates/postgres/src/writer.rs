@@ -36,8 +36,12 @@ const PATIENCE: Duration = Duration::from_secs(20);
 const OLDER: Duration = Duration::from_millis(300);
 
 /// The writer finds everything by a key. While tables are young the server knows nothing of their size, and would keep
-/// plans that read them whole.
-const BY_KEY: &str = "SET enable_seqscan = off; SET enable_hashjoin = off; SET enable_mergejoin = off";
+/// plans that read them whole. Nor are plans made anew for each call: its statements have many parameters.
+const BY_KEY: &str = "SET enable_seqscan = off; SET enable_hashjoin = off; SET enable_mergejoin = off; \
+    SET enable_bitmapscan = off; SET enable_material = off; SET plan_cache_mode = force_generic_plan";
+
+/// After so many transactions, and then after twice as many, plans are made anew: they remember how small tables were.
+const REPLAN: u64 = 64;
 
 /// Something to do within a transaction.
 pub(crate) trait Job: Send {
@@ -137,7 +141,7 @@ impl Writer {
     /// Starts the task.
     pub(crate) fn start(config: Config, clock: ServerClock, namespaces: Namespaces, wakes: Wakes) -> Self {
         let (sender, inbox) = mpsc::unbounded_channel();
-        tokio::spawn(Desk { config, clock, namespaces, wakes, connection: None }.run(inbox));
+        tokio::spawn(Desk { config, clock, namespaces, wakes, connection: None, transactions: 0 }.run(inbox));
         Self(sender)
     }
 
@@ -155,6 +159,8 @@ struct Desk {
     wakes: Wakes,
     connection: Option<Connection>,
     clock: ServerClock,
+    /// How many transactions the connection has seen.
+    transactions: u64,
 }
 
 /// What a group learned from tries that came to nothing.
@@ -256,8 +262,13 @@ impl Desk {
             let clock = connection.query(sql!("clock"), Vec::new()).await?;
             self.clock.hear(read_first(&clock, Cells::time)?.unwrap_or_default());
             self.connection = Some(connection);
+            self.transactions = 0;
         }
+        self.transactions += 1;
         let Some(db) = &self.connection else { return Err(Trouble::Again.into()) };
+        if self.transactions >= REPLAN && self.transactions.is_power_of_two() {
+            db.batch("DISCARD PLANS").await?;
+        }
         let namespace = group.first().map(|job| job.namespace().to_owned()).unwrap_or_default();
         let ns = self.namespaces.number(db, &namespace).await?;
         let mut scene = Scene {
