@@ -175,6 +175,7 @@ impl Postgres {
             namespace,
             ns,
             patience: Withheld::Fine,
+            bound: None,
             switched: BTreeSet::new(),
             asked: HashMap::new(),
         };
@@ -270,7 +271,8 @@ impl Backend for Postgres {
 
     async fn category_read(&self, namespace: &str, read: &CategoryRead) -> Result<CategoryPage> {
         read.check()?;
-        read!(self, namespace, |db, ns| streams::read_category(db, ns, read))
+        let load_key = transaction::load_key(&self.0.config.schema, namespace);
+        read!(self, namespace, |db, ns| streams::read_category(db, ns, load_key, read))
     }
 
     async fn stream_list(&self, namespace: &str, list: &KeyList) -> Result<Page<StreamInfo>> {

@@ -161,13 +161,23 @@ fn read_category_rows<'r, T>(
     Ok(category)
 }
 
-fn category_call(ns: i64, category: &str, after: &Position, most: usize) -> Call {
-    let params = vec![param(ns), param(category.to_owned()), param(after.0.clone()), param(limit(most))];
+/// The transaction below which events of a category are read: all that run, unless a horizon is known.
+pub(crate) type Bound = Option<i64>;
+
+fn category_call(ns: i64, category: &str, after: &Position, most: usize, bound: Bound) -> Call {
+    let mut params = vec![param(ns), param(category.to_owned()), param(after.0.clone())];
+    params.extend([param(limit(most)), param(bound)]);
     Call::new(sql!("category_read"), params)
 }
 
-fn latest_call(ns: i64, category: &str) -> Call {
-    Call::new(sql!("category_latest"), vec![param(ns), param(category.to_owned())])
+fn latest_call(ns: i64, category: &str, bound: Bound) -> Call {
+    Call::new(sql!("category_latest"), vec![param(ns), param(category.to_owned()), param(bound)])
+}
+
+/// The transaction below which nothing can be added to a namespace any more, whoever else runs. It costs more than a
+/// look at all that run, so it is asked for when those hold something back.
+pub(crate) async fn horizon(db: &Connection, load_key: i64) -> Result<Bound> {
+    read_first(&db.query(sql!("horizon"), vec![param(load_key)]).await?, Cells::get)
 }
 
 fn read_latest(rows: &[Row]) -> Result<(Category<String>, Position)> {
@@ -193,7 +203,7 @@ impl Withheld {
 }
 
 /// Answers events that a group has not read.
-pub(crate) fn unread(loading: &mut Loading, ns: i64, unread: Unread, patience: Withheld) {
+pub(crate) fn unread(loading: &mut Loading, ns: i64, unread: Unread, patience: Withheld, bound: Bound) {
     match &unread.source {
         Source::Stream(stream) => {
             let after = if let Some(Cursor::Seq(seq)) = &unread.after { Some(count(*seq)) } else { None };
@@ -209,7 +219,7 @@ pub(crate) fn unread(loading: &mut Loading, ns: i64, unread: Unread, patience: W
         Source::Category(category) => {
             let start = Position::default();
             let after = if let Some(Cursor::Position(after)) = &unread.after { after } else { &start };
-            let call = category_call(ns, category, after, unread.limit);
+            let call = category_call(ns, category, after, unread.limit, bound);
             loading.add(call, move |found, rows| {
                 let category = read_category_rows(found, read_joined_event)?;
                 patience.judge(category.withheld)?;
@@ -227,8 +237,9 @@ pub(crate) fn latest(
     ns: i64,
     latest: statehold_core::plan::Latest,
     patience: Withheld,
+    bound: Bound,
 ) {
-    loading.add(latest_call(ns, &latest.0), move |found, rows| {
+    loading.add(latest_call(ns, &latest.0, bound), move |found, rows| {
         let (category, position) = read_latest(found)?;
         patience.judge(category.withheld)?;
         rows.answer(latest, position);
@@ -346,14 +357,24 @@ pub(crate) async fn read(db: &Connection, ns: i64, read: &StreamRead) -> Result<
 /// How long a reader of a category waits for an older transaction that holds events back.
 const OLDER: Duration = Duration::from_secs(2);
 
-/// Reads a part of a category. What was acknowledged is seen by whoever reads next, unless a transaction that is older
-/// goes on for long.
-pub(crate) async fn read_category(db: &Connection, ns: i64, read: &CategoryRead) -> Result<CategoryPage> {
-    let began = Instant::now();
+/// Reads a part of a category. What was acknowledged is seen by whoever reads next, unless a transaction of the same
+/// namespace that is older goes on for long.
+pub(crate) async fn read_category(
+    db: &Connection,
+    ns: i64,
+    load_key: i64,
+    read: &CategoryRead,
+) -> Result<CategoryPage> {
+    let (began, mut bound) = (Instant::now(), None);
     loop {
         let patience = if began.elapsed() < OLDER { Withheld::Again } else { Withheld::Fine };
-        match read_category_now(db, ns, read, patience).await {
-            Err(Trouble::Again) => sleep(Duration::from_millis(2)).await,
+        match read_category_now(db, ns, read, patience, bound).await {
+            Err(Trouble::Again) => {
+                if bound.is_some() {
+                    sleep(Duration::from_millis(2)).await;
+                }
+                bound = horizon(db, load_key).await?;
+            }
             page => return page,
         }
     }
@@ -364,10 +385,11 @@ async fn read_category_now(
     ns: i64,
     read: &CategoryRead,
     patience: Withheld,
+    bound: Bound,
 ) -> Result<CategoryPage> {
     let after = match &read.from {
         CategoryFrom::Latest => {
-            let call = latest_call(ns, &read.category);
+            let call = latest_call(ns, &read.category, bound);
             let (category, position) = read_latest(&db.query(call.sql, call.params).await?)?;
             patience.judge(category.withheld)?;
             let cursor = CategoryCursor { position, trims: category.trims.count() };
@@ -376,7 +398,7 @@ async fn read_category_now(
         CategoryFrom::After(after) => after.clone(),
         CategoryFrom::Oldest => CategoryCursor { position: Position::default(), trims: u64::MAX },
     };
-    let call = category_call(ns, &read.category, &after.position, read.limit as usize);
+    let call = category_call(ns, &read.category, &after.position, read.limit as usize, bound);
     let category = read_category_rows(&db.query(call.sql, call.params).await?, read_joined_event)?;
     if category.trims.missed(&after.position, after.trims) {
         return Err(Error::compacted(&read.category, &category.trims.oldest()).into());

@@ -22,7 +22,7 @@ use crate::connection::{Call, Connection, Hold, sql};
 use crate::error::{Result, Trouble};
 use crate::rows::{Changes, Loading, Writing, load_found, read_all, read_first};
 use crate::sets::{self, Members, Seek};
-use crate::streams::{self, Withheld};
+use crate::streams::{self, Bound, Withheld};
 use crate::values::{At, Cells, Param, column, limit, param};
 use crate::{groups, locks, tasks};
 
@@ -39,6 +39,7 @@ pub(crate) struct Scene<'a> {
     pub(crate) ns: i64,
     /// Whether events that wait for an older transaction are waited for.
     pub(crate) patience: Withheld,
+    pub(crate) bound: Bound,
     /// Queues whose switch is set.
     pub(crate) switched: BTreeSet<String>,
     /// Of how many tasks of a set the requests ask together.
@@ -176,12 +177,13 @@ impl<'a> Transaction<'a> {
 
     /// Answers what is not found by a key, the sets of tasks apart.
     fn look(&self, loading: &mut Loading, needs: Needs, hold: Hold) {
-        let (ns, now, patience) = (self.scene.ns, self.now, self.scene.patience);
+        let (ns, now) = (self.scene.ns, self.now);
+        let (patience, bound) = (self.scene.patience, self.scene.bound);
         needs.delivery_sets.into_iter().for_each(|set| groups::select(loading, ns, set, now, hold));
         needs.cuts.into_iter().for_each(|cut| streams::cut(loading, ns, cut));
-        needs.unread.into_iter().for_each(|set| streams::unread(loading, ns, set, patience));
+        needs.unread.into_iter().for_each(|set| streams::unread(loading, ns, set, patience, bound));
         streams::events_at(loading, ns, needs.events_at);
-        needs.latest.into_iter().for_each(|set| streams::latest(loading, ns, set, patience));
+        needs.latest.into_iter().for_each(|set| streams::latest(loading, ns, set, patience, bound));
         needs.polled.into_iter().for_each(|queue| polled(loading, ns, queue));
         needs.overgrown.into_iter().for_each(|set| streams::overgrown(loading, ns, set, now));
     }

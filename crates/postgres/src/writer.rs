@@ -18,8 +18,8 @@ use crate::error::Trouble;
 use crate::namespaces::Namespaces;
 use crate::rows::read_first;
 use crate::sets;
-use crate::streams::Withheld;
-use crate::transaction::{Scene, Transaction};
+use crate::streams::{self, Withheld};
+use crate::transaction::{Scene, Transaction, load_key};
 use crate::values::Cells;
 use crate::wakes::Wakes;
 
@@ -225,7 +225,7 @@ impl Desk {
         let (mut tries, mut learned) = (0, Learned::default());
         loop {
             let patience = if began.elapsed() < OLDER { Withheld::Again } else { Withheld::Fine };
-            let failure = match self.attempt(group, &mut learned, patience).await {
+            let failure = match self.attempt(group, &mut learned, patience, tries).await {
                 Ok(marks) => {
                     self.wakes.wake(marks);
                     return Ok(());
@@ -255,6 +255,7 @@ impl Desk {
         group: &mut Group,
         learned: &mut Learned,
         patience: Withheld,
+        tries: u32,
     ) -> std::result::Result<Vec<Mark>, Failure> {
         if self.connection.as_ref().is_none_or(Connection::is_closed) {
             let connection = connect(&self.config, drop).await?;
@@ -271,6 +272,13 @@ impl Desk {
         }
         let namespace = group.first().map(|job| job.namespace().to_owned()).unwrap_or_default();
         let ns = self.namespaces.number(db, &namespace).await?;
+        // Those who read what only the store knows may have been kept from it by others who have nothing to do with it.
+        let bound = match tries {
+            1.. if group.iter().any(|job| job.is_alone()) => {
+                streams::horizon(db, load_key(&self.config.schema, &namespace)).await?
+            }
+            _ => None,
+        };
         let mut scene = Scene {
             db,
             clock: &self.clock,
@@ -278,6 +286,7 @@ impl Desk {
             namespace: &namespace,
             ns,
             patience,
+            bound,
             switched: group.iter().flat_map(|job| job.switches()).cloned().collect(),
             asked: HashMap::new(),
         };
