@@ -139,6 +139,10 @@ impl Connection {
         &self.client
     }
 
+    pub(crate) fn into_client(self) -> Client {
+        self.client
+    }
+
     fn known(&self, sql: &'static str) -> Option<Statement> {
         self.prepared.lock().unwrap_or_else(PoisonError::into_inner).get(sql).cloned()
     }

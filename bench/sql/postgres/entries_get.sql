@@ -1,0 +1,3 @@
+SELECT key, value, set_at, expires_at
+FROM entries
+WHERE ns = 1 AND key = ANY($1) AND expires_at > now()
