@@ -17,7 +17,7 @@
 //! # }
 //! ```
 //!
-//! A store gets rivals by one folder with two `Engine`s, beside `sqlite`, and a line in `store.rs`.
+//! A store gets rivals by one folder with two `Engine`s, beside `sqlite` and `postgres`, and a line in `store.rs`.
 
 mod contender;
 mod machine;

@@ -317,12 +317,18 @@ impl<E: Engine> RivalSlice<E> {
         }
     }
 
+    /// Another claim may hold what this one sees, while what came later is not seen yet: then it looks again.
     async fn claim(&self, caller: usize) -> Result<Started> {
-        let (queue, owner) = (self.queue.clone(), self.owners[caller].clone());
-        match self.write(Job::TaskClaim { queue, owner }).await? {
-            Answer::Task(started) if started.input.is_some() => Ok(started),
-            _ => Err(lost("a ready task")),
+        const TRIES: usize = 100;
+        for _ in 0..TRIES {
+            let (queue, owner) = (self.queue.clone(), self.owners[caller].clone());
+            match self.engine.write(Job::TaskClaim { queue, owner }).await? {
+                Answer::Task(started) if started.input.is_some() => return Ok(started),
+                Answer::Refused => {}
+                _ => break,
+            }
         }
+        Err(lost("a ready task"))
     }
 
     async fn complete(&self, task: TaskName, token: i64) -> Result<Receipt> {

@@ -1,8 +1,8 @@
 -- The first ready tasks of a queue, as many as there are owners.
 WITH ready AS (
-    SELECT id, row_number() OVER () AS place
+    SELECT place, row_number() OVER () AS number
     FROM (
-        SELECT id
+        SELECT ctid AS place
         FROM tasks
         WHERE ns = 1 AND queue = $1 AND turn = 'ready'
         ORDER BY priority, run_at, id
@@ -12,15 +12,15 @@ WITH ready AS (
 ), started AS (
     UPDATE tasks t
     SET status = 'running', turn = 'off', revision = revision + 1, attempt = attempt + 1, updated_at = now(),
-        started_at = now(), owner = ($2::text[])[place], token = $3, lease_expires_at = now() + interval '1 day',
+        started_at = now(), owner = ($2::text[])[number], token = $3, lease_expires_at = now() + interval '1 day',
         heartbeat_at = now(), lease_length = 86400000000, last_seq = 2, lease_minute = $4
     FROM ready
-    WHERE t.ns = 1 AND t.id = ready.id
-    RETURNING t.id, ready.place, t.input
+    WHERE t.ctid = ready.place
+    RETURNING ready.number, t.id, t.input
 ), event AS (
     INSERT INTO events (ns, stream, seq, category, position, at, type, data)
     SELECT 1, 'task/' || id, 2, 'task', '00000000000000010000000000000001', now(), 'task.started',
         '{"attempt":1,"owner":"worker-0"}'
     FROM started
 )
-SELECT place, id, input FROM started
+SELECT number, id, input FROM started

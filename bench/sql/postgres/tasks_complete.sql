@@ -3,8 +3,10 @@ WITH completed AS (
     SET status = 'completed', revision = revision + 1, updated_at = now(), finished_at = now(), owner = NULL,
         lease_expires_at = NULL, heartbeat_at = NULL, lease_length = NULL, lease_minute = NULL, output = u.output,
         last_seq = 3
-    FROM unnest($1::uuid[], $2::bigint[], $3::json[]) AS u(id, token, output)
-    WHERE t.ns = 1 AND t.id = u.id AND t.token = u.token AND t.status = 'running'
+    FROM unnest($1::uuid[], $2::bigint[], $3::json[]) AS u(id, token, output) CROSS JOIN LATERAL (
+        SELECT ctid FROM tasks WHERE ns = 1 AND id = u.id AND token = u.token AND status = 'running' OFFSET 0
+    ) found
+    WHERE t.ctid = found.ctid
     RETURNING t.id
 )
 INSERT INTO events (ns, stream, seq, category, position, at, type, data)

@@ -1,6 +1,6 @@
 //! Many jobs as one statement a kind: alone it commits by itself, several go in one transaction, sent in one go.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::pin::Pin;
 
 use futures_util::future::try_join_all;
@@ -76,19 +76,19 @@ fn calls<'a>(parts: &[Part<'a>], now: Clock) -> Vec<Call<'a>> {
 struct Call<'a> {
     sql: Sql,
     params: Params<'a>,
-    answers: Answers<'a>,
+    answers: Answers,
 }
 
 type Params<'a> = Vec<Box<dyn ToSql + Sync + Send + 'a>>;
 
 /// How the jobs are answered.
-enum Answers<'a> {
+enum Answers {
     /// So, if this many rows were touched.
     Touched(usize, Vec<(usize, Answer)>),
     /// With tasks, by their places, and this token.
     Tasks(Vec<usize>, i64),
-    /// With a number in a stream: so far before its last.
-    Numbers(Vec<(usize, &'a str, i64)>),
+    /// With a number in a stream: so far before the last one of the stream at this place.
+    Numbers(Vec<(usize, i32, i64)>),
 }
 
 /// What a statement found.
@@ -111,9 +111,11 @@ impl Call<'_> {
             (Answers::Touched(rows, answers), Found::Touched(touched)) if rows as u64 == *touched => answers,
             (Answers::Tasks(jobs, token), Found::Rows(rows)) => tasks(&jobs, token, rows),
             (Answers::Numbers(events), Found::Rows(rows)) => {
-                let last: HashMap<&str, i64> = rows.iter().map(|row| (row.get(0), row.get(1))).collect();
-                let number = |stream| last.get(stream).copied().unwrap_or_default();
-                events.into_iter().map(|(job, stream, back)| (job, Answer::Number(number(stream) - back))).collect()
+                let last: Vec<i64> = rows.first().map(|row| row.get(0)).unwrap_or_default();
+                let last = |place| usize::try_from(place - 1).ok().and_then(|place| last.get(place));
+                let number =
+                    |place, back| last(place).map_or(Answer::Refused, |last| Answer::Number(last - back));
+                events.into_iter().map(|(job, place, back)| (job, number(place, back))).collect()
             }
             // Whose row was not touched is not asked: nothing stands against any of these jobs.
             (Answers::Touched(_, answers), _) => {
@@ -210,13 +212,13 @@ fn appends<'a>(parts: &[Part<'a>]) -> Option<Call<'a>> {
         }
     }
     let (mut heads, mut events, mut numbers) = (Vec::new(), Vec::new(), Vec::new());
-    for (stream, appends) in streams {
+    for ((stream, appends), place) in streams.into_iter().zip(1_i32..) {
         let mut back = i64::try_from(appends.len()).unwrap_or(i64::MAX);
         heads.push((stream, back));
         for (number, data) in appends {
             back -= 1;
-            events.push((stream, back, data));
-            numbers.push((number, stream, back));
+            events.push((place, back, data));
+            numbers.push((number, place, back));
         }
     }
     let call = || Call {
@@ -245,7 +247,11 @@ fn entries<'a>(parts: &[Part<'a>], now: Clock) -> Option<Call<'a>> {
     let keys: Vec<_> = keys.into_iter().collect();
     let call = || Call {
         sql: Sql::EntriesSet,
-        params: vec![column(&keys, |entry| entry.0), column(&keys, |entry| entry.1), Box::new(now.last_minute())],
+        params: vec![
+            column(&keys, |entry| entry.0),
+            column(&keys, |entry| entry.1),
+            Box::new(now.last_minute()),
+        ],
         answers: Answers::Touched(keys.len(), answers),
     };
     (!keys.is_empty()).then(call)

@@ -17,9 +17,9 @@ const SETTINGS: &str = include_str!("../../sql/postgres/limit_settings.sql");
 /// How many go together at most.
 const MOST: usize = 256;
 
-fn tune(name: &str, default: usize) -> usize {
-    std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(default)
-}
+/// How many connections write, and how many read: while one waits for the disk, another works.
+const WRITERS: usize = 2;
+const READERS: usize = 2;
 
 /// The best that we know to do with a server.
 pub(super) struct Limit {
@@ -40,13 +40,13 @@ impl Limit {
     pub(super) async fn open(schema: Schema) -> Result<Self> {
         let (writes, inbox) = mpsc::unbounded_channel();
         let inbox = Arc::new(Mutex::new(inbox));
-        for _ in 0..tune("WRITERS", 2) {
+        for _ in 0..WRITERS {
             tokio::spawn(write_all(schema.connect(SETTINGS).await?, Arc::clone(&inbox)));
         }
         let (reads, inbox) = mpsc::unbounded_channel();
         let inbox = Arc::new(Mutex::new(inbox));
         let mut readers = Vec::new();
-        for _ in 0..tune("READERS", 2) {
+        for _ in 0..READERS {
             let db = Arc::new(schema.connect(SETTINGS).await?);
             tokio::spawn(read_all(Arc::clone(&db), Arc::clone(&inbox)));
             readers.push(db);
@@ -56,7 +56,7 @@ impl Limit {
 
     /// The readers in turn.
     fn reader(&self) -> &Db {
-        &self.readers[self.turn.fetch_add(1, Ordering::Relaxed) % self.readers.len()]
+        &self.readers[self.turn.fetch_add(1, Ordering::Relaxed) % READERS]
     }
 }
 
@@ -109,11 +109,15 @@ async fn take<J, A>(inbox: &Inbox<J, A>) -> (Vec<J>, Vec<oneshot::Sender<Result<
 fn answer<A>(replies: Vec<oneshot::Sender<Result<A, String>>>, answers: Done<Vec<A>>) {
     match answers {
         Ok(answers) => {
-            replies.into_iter().zip(answers).for_each(|(reply, answer)| drop(reply.send(Ok(answer))));
+            for (reply, answer) in replies.into_iter().zip(answers) {
+                let _ = reply.send(Ok(answer));
+            }
         }
         Err(error) => {
             let told = broken(error).to_string();
-            replies.into_iter().for_each(|reply| drop(reply.send(Err(told.clone()))));
+            for reply in replies {
+                let _ = reply.send(Err(told.clone()));
+            }
         }
     }
 }
@@ -151,7 +155,8 @@ async fn read(db: &Db, queries: &[Query]) -> Done<Vec<usize>> {
     let mut entries: HashMap<String, (String, i64, i64)> = HashMap::new();
     if !keys.is_empty() {
         for row in db.query(Sql::EntriesGet, &[&keys]).await? {
-            let entry = (row.get::<_, Json<'_>>(1).0.to_owned(), row.get::<_, Time>(2).0, row.get::<_, Time>(3).0);
+            let entry =
+                (row.get::<_, Json<'_>>(1).0.to_owned(), row.get::<_, Time>(2).0, row.get::<_, Time>(3).0);
             entries.insert(row.get(0), entry);
         }
     }

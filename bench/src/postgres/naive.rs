@@ -193,9 +193,10 @@ async fn read(db: &Db, query: &Query) -> Done<usize> {
         Query::Entry(key) => db.first(Sql::EntryGet, &[&&**key]).await?.map(|row| {
             (row.get::<_, Time>(1).0, row.get::<_, Time>(2).0, row.get::<_, Json<'_>>(0).0.to_owned())
         }),
-        Query::Checkpoint(name) => db.first(Sql::DocumentGet, &[&&**name]).await?.map(|row| {
-            (row.get(0), row.get::<_, Time>(1).0, row.get::<_, Json<'_>>(2).0.to_owned())
-        }),
+        Query::Checkpoint(name) => db
+            .first(Sql::DocumentGet, &[&&**name])
+            .await?
+            .map(|row| (row.get(0), row.get::<_, Time>(1).0, row.get::<_, Json<'_>>(2).0.to_owned())),
     };
     Ok(usize::from(std::hint::black_box(found).is_some()))
 }
