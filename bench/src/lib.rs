@@ -17,12 +17,13 @@
 //! # }
 //! ```
 //!
-//! A store gets rivals by one folder with two `Engine`s, beside `sqlite`, and a line in `store.rs`.
+//! A store gets rivals by one folder with two `Engine`s, beside `sqlite` and `postgres`, and a line in `store.rs`.
 
 mod contender;
 mod machine;
 mod ops;
 mod ours;
+mod postgres;
 mod report;
 mod rival;
 mod run;
@@ -62,7 +63,7 @@ pub async fn run(
     let ours = ours::Ours::new(backend);
     ours.fill(options.present, &progress).await?;
     let mut lanes = vec![Lane::new("ours", Arc::new(ours))];
-    let rivals = store.rivals()?;
+    let rivals = store.rivals().await?;
     if let Some(rivals) = &rivals {
         lanes.push(Lane::new("limit", Arc::clone(&rivals.limit)));
         lanes.push(Lane::new("naive", Arc::clone(&rivals.naive)));

@@ -77,10 +77,14 @@ const P50_RATIO: f64 = 1.3;
 
 fn targets(store: &Store) -> &'static [Target] {
     match store {
-        Store::Memory | Store::Postgres(_) => &[],
+        Store::Memory => &[],
         Store::Sqlite(_) => &[
             Target { concurrency: 16, limit: 0.6, naive: Some(4.0) },
             Target { concurrency: 64, limit: 0.6, naive: Some(8.0) },
+        ],
+        Store::Postgres(_) => &[
+            Target { concurrency: 16, limit: 0.6, naive: Some(1.5) },
+            Target { concurrency: 64, limit: 0.6, naive: Some(4.0) },
         ],
     }
 }
@@ -286,6 +290,16 @@ mod tests {
         let good = row(16, side(70_000.0, 900.0), side(100_000.0, 500.0), side(10_000.0, 900.0));
         assert!(missed(&store, &good).is_empty());
         assert!(missed(&Store::Memory, &many).is_empty());
+    }
+
+    #[test]
+    fn targets_depend_on_the_store() {
+        let config = statehold_postgres::Config::from_url("postgres://localhost").expect("a good URL");
+        let store = Store::Postgres(Box::new(config));
+        let many = row(64, side(50_000.0, 900.0), side(80_000.0, 500.0), side(10_000.0, 900.0));
+        assert!(missed(&store, &many).is_empty());
+        let few = row(16, side(14_000.0, 900.0), side(20_000.0, 500.0), side(10_000.0, 900.0));
+        assert_eq!(missed(&store, &few), ["ratio_naive"]);
     }
 
     #[test]

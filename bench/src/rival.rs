@@ -130,7 +130,8 @@ impl TaskName {
         Self::of(Uuid::now_v7())
     }
 
-    fn of(id: Uuid) -> Self {
+    /// The name of the task with this id.
+    pub(crate) fn of(id: Uuid) -> Self {
         let mut name = *b"task/000000000000000000000000000000000000";
         id.hyphenated().encode_lower(&mut name[5..]);
         Self(name)
@@ -153,9 +154,13 @@ impl TaskName {
         self.stream().get(5..).unwrap_or_default()
     }
 
-    fn receipt(&self) -> Result<Receipt> {
-        let id = Uuid::try_parse(self.id()).map_err(|_| lost("the id of a task"))?;
-        Ok(Receipt(id.as_u128()))
+    /// The id as stores with a type for it take it; a text that is none is no task's.
+    pub(crate) fn uuid(&self) -> Uuid {
+        Uuid::try_parse(self.id()).unwrap_or_default()
+    }
+
+    fn receipt(&self) -> Receipt {
+        Receipt(self.uuid().as_u128())
     }
 }
 
@@ -312,18 +317,24 @@ impl<E: Engine> RivalSlice<E> {
         }
     }
 
+    /// Another claim may hold what this one sees, while what came later is not seen yet: then it looks again.
     async fn claim(&self, caller: usize) -> Result<Started> {
-        let (queue, owner) = (self.queue.clone(), self.owners[caller].clone());
-        match self.write(Job::TaskClaim { queue, owner }).await? {
-            Answer::Task(started) if started.input.is_some() => Ok(started),
-            _ => Err(lost("a ready task")),
+        const TRIES: usize = 100;
+        for _ in 0..TRIES {
+            let (queue, owner) = (self.queue.clone(), self.owners[caller].clone());
+            match self.engine.write(Job::TaskClaim { queue, owner }).await? {
+                Answer::Task(started) if started.input.is_some() => return Ok(started),
+                Answer::Refused => {}
+                _ => break,
+            }
         }
+        Err(lost("a ready task"))
     }
 
     async fn complete(&self, task: TaskName, token: i64) -> Result<Receipt> {
         let output = self.bodies.output.clone();
         self.write(Job::TaskComplete(Completion { task, token, output })).await?;
-        task.receipt()
+        Ok(task.receipt())
     }
 
     async fn number(&self, job: Job) -> Result<i64> {
@@ -367,7 +378,7 @@ impl<E: Engine> RivalSlice<E> {
             Job::TaskComplete(Completion { task, token, output: bodies.output.clone() }),
         ]));
         self.write(job).await?;
-        task.receipt()
+        Ok(task.receipt())
     }
 
     async fn read(&self, query: Query, rows: usize) -> Result<Receipt> {
@@ -397,9 +408,9 @@ impl<E: Engine> Slice for RivalSlice<E> {
                 let task = TaskName::generate();
                 let (queue, input) = (self.queue.clone(), bodies.input.clone());
                 self.write(Job::TaskCreate { queue, task, input }).await?;
-                task.receipt()
+                Ok(task.receipt())
             }
-            Op::TaskClaim => self.claim(caller).await?.task.receipt(),
+            Op::TaskClaim => Ok(self.claim(caller).await?.task.receipt()),
             Op::TaskComplete => {
                 let leased = self.leased.get(usize::try_from(number).unwrap_or(usize::MAX));
                 let (task, token) = *leased.ok_or_else(|| lost("a leased task"))?;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use statehold_core::Result;
 
 use crate::contender::Contender;
-use crate::sqlite;
+use crate::{postgres, sqlite};
 
 /// A store, as far as the benchmark must know it.
 #[derive(Clone, Debug)]
@@ -16,21 +16,22 @@ pub enum Store {
     Memory,
     /// `sqlite:PATH`; the rivals have files beside it.
     Sqlite(PathBuf),
-    /// `postgres://…`.
+    /// `postgres://…`; the rivals have schemas beside it.
     Postgres(Box<statehold_postgres::Config>),
 }
 
-/// What ours is set against. Their files go when this goes.
+/// What ours is set against. Their files and schemas go when this goes.
 pub(crate) struct Rivals {
     pub(crate) limit: Arc<dyn Contender>,
     pub(crate) naive: Arc<dyn Contender>,
 }
 
 impl Store {
-    pub(crate) fn rivals(&self) -> Result<Option<Rivals>> {
+    pub(crate) async fn rivals(&self) -> Result<Option<Rivals>> {
         match self {
-            Self::Memory | Self::Postgres(_) => Ok(None),
+            Self::Memory => Ok(None),
             Self::Sqlite(path) => sqlite::rivals(path).map(Some),
+            Self::Postgres(config) => postgres::rivals(config).await.map(Some),
         }
     }
 }

@@ -5,6 +5,9 @@ use std::time::Duration;
 
 use statehold_core::{Clock, Error, Result};
 
+use crate::connection::{Connection, connect};
+use crate::error::Trouble;
+
 /// How long a server may take to answer a new connection, unless the URL says otherwise.
 const CONNECT: Duration = Duration::from_secs(5);
 
@@ -72,6 +75,12 @@ impl Config {
     pub fn with_schema(mut self, schema: impl Into<String>) -> Self {
         self.schema = schema.into();
         self
+    }
+
+    /// A connection for one's own statements, set like those of the store. It ends when it is dropped.
+    pub async fn client(&self) -> Result<tokio_postgres::Client> {
+        self.check()?;
+        connect(self, drop).await.map(Connection::into_client).map_err(Trouble::into_error)
     }
 
     /// A schema's name goes into statements as it is, so it may only be a plain one.

@@ -163,6 +163,10 @@ impl Connection {
         &self.client
     }
 
+    pub(crate) fn into_client(self) -> Client {
+        self.client
+    }
+
     fn known(&self, call: &Call) -> Option<Statement> {
         self.prepared.lock().unwrap_or_else(PoisonError::into_inner).get(&call.name()).cloned()
     }

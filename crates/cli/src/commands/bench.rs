@@ -11,10 +11,10 @@ use statehold_bench::{Op, Options, Report};
 /// The arguments of `statehold bench`.
 #[derive(Args)]
 pub(crate) struct Bench {
-    /// What to measure: `sqlite:PATH` or `memory:`
+    /// What to measure: `sqlite:PATH`, `postgres://…` or `memory:`
     ///
-    /// A path that does not exist yet is best: what is written stays in the file. The files of those it is compared
-    /// with stand beside it while it runs.
+    /// A path that does not exist yet, or an empty database, is best: what is written stays there. The files or schemas
+    /// of those it is compared with stand beside it while it runs.
     #[arg(long, value_name = "URL", value_parser = Store::parse)]
     store: Store,
     /// Which operations, separated by commas; all if left out

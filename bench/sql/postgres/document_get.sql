@@ -1,0 +1,3 @@
+SELECT revision, updated_at, body
+FROM documents
+WHERE ns = 1 AND kind = 'checkpoint' AND name = $1

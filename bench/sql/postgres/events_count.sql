@@ -1,0 +1,3 @@
+SELECT count(*)
+FROM events
+WHERE ns = 1 AND stream >= $1 AND stream < $1 || '~'
