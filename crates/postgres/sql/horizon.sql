@@ -1,14 +1,20 @@
 -- The transaction below which nothing can be added to a namespace any more. Whoever writes to it holds its key ($1) from
--- before it has a number: so this is the lowest number of those who hold the key, or the next that will be given.
-WITH l AS MATERIALIZED (SELECT * FROM pg_locks WHERE granted),
-now AS (SELECT pg_snapshot_xmax(pg_current_snapshot())::text::bigint AS next)
-SELECT least(min(now.next), min(
-    -- The lock shows the lower half of the number.
-    now.next - ((now.next - x.transactionid::text::bigint) & 4294967295)
-))
-FROM now LEFT JOIN l k
-    ON k.locktype = 'advisory' AND k.objsubid = 1
-    AND k.database = (SELECT oid FROM pg_database WHERE datname = current_database())
-    AND k.classid::bigint = $1::bigint >> 32 & 4294967295 AND k.objid::bigint = $1::bigint & 4294967295
-LEFT JOIN l x
-    ON x.virtualtransaction = k.virtualtransaction AND x.locktype = 'transactionid' AND x.mode = 'ExclusiveLock'
+-- before it has a number. So this is the lowest number of those who hold the key, or the next after the last that has
+-- ended; of those whose number this user may not see, the lowest of all that run. (The locks on numbers tell too little:
+-- one that was just given has none yet.)
+WITH now AS (
+    SELECT pg_snapshot_xmax(pg_current_snapshot())::text::bigint AS next,
+        pg_snapshot_xmin(pg_current_snapshot())::text::bigint AS oldest
+), k AS MATERIALIZED (
+    SELECT true AS held, pid FROM pg_locks
+    WHERE granted AND locktype = 'advisory' AND objsubid = 1
+        AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
+        AND classid::bigint = $1::bigint >> 32 & 4294967295 AND objid::bigint = $1::bigint & 4294967295
+)
+SELECT least(min(now.next), min(CASE
+    -- Only the lower half of the number is shown, and it may be on either side of the next.
+    WHEN a.backend_xid IS NOT NULL
+        THEN now.next + ((a.backend_xid::text::bigint - now.next + 2147483648) & 4294967295) - 2147483648
+    WHEN k.held AND (k.pid IS NULL OR a.pid IS NOT NULL AND a.backend_start IS NULL) THEN now.oldest
+END))
+FROM now LEFT JOIN k ON true LEFT JOIN pg_stat_activity a ON a.pid = k.pid

@@ -19,6 +19,7 @@ mod lists;
 mod locks;
 mod migrations;
 mod namespaces;
+mod points;
 mod queues;
 mod readers;
 mod rows;
@@ -48,7 +49,7 @@ use statehold_core::query::{
     CategoryPage, CategoryRead, DocumentList, KeyList, Page, StreamPage, StreamRead, TaskCounts, TaskList,
     Why,
 };
-use statehold_core::row::{DocumentKey, GroupKey, LockRow};
+use statehold_core::row::{DocumentKey, GroupKey, LockRow, TaskRow};
 use statehold_core::wake::{Topic, Waiter};
 use statehold_core::{Backend, Error, Result, Timestamp};
 use tokio::sync::oneshot;
@@ -58,8 +59,9 @@ pub use config::Config;
 use connection::{Connection, Hold, connect, sql};
 use error::Trouble;
 use namespaces::Namespaces;
+use points::Points;
 use readers::{Keys, Readers, read};
-use rows::{Table, read_first};
+use rows::read_first;
 use streams::Withheld;
 use transaction::{Scene, Transaction};
 use values::{Cells, param};
@@ -77,6 +79,10 @@ struct Inner {
     readers: Readers,
     namespaces: Namespaces,
     wakes: Wakes,
+    tasks: Points<TaskRow>,
+    documents: Points<Document>,
+    entries: Points<Entry>,
+    locks: Points<LockRow>,
 }
 
 impl fmt::Debug for Postgres {
@@ -94,7 +100,18 @@ impl Postgres {
         let clock = ServerClock::new(config.clock.clone());
         let writer = Writer::start(config.clone(), clock.clone(), namespaces.clone(), wakes.clone());
         let readers = Readers::new(config.clone());
-        Ok(Self(Arc::new(Inner { config, clock, writer, readers, namespaces, wakes })))
+        Ok(Self(Arc::new(Inner {
+            config,
+            clock,
+            writer,
+            readers,
+            namespaces,
+            wakes,
+            tasks: Points::default(),
+            documents: Points::default(),
+            entries: Points::default(),
+            locks: Points::default(),
+        })))
     }
 
     /// Hands a request to the writer and waits for its answer.
@@ -115,15 +132,6 @@ impl Postgres {
             switches,
         }));
         answer.await.unwrap_or_else(|_| Err(stopped()))
-    }
-
-    /// One row by its key.
-    async fn row<R: Table>(&self, namespace: &str, key: R::Key) -> Result<Option<R>> {
-        let row = async |db: &Connection, ns| {
-            let call = rows::get::<R>(ns, &[&key], Hold::Not);
-            read_first(&db.query(call.sql, call.params).await?, R::read)
-        };
-        read!(self, namespace, |db, ns| row(db, ns))
     }
 
     /// The time that readers go by. For them it is only a filter.
@@ -244,7 +252,8 @@ impl Backend for Postgres {
     }
 
     async fn task_get(&self, namespace: &str, ids: &[TaskId]) -> Result<Vec<Option<Task>>> {
-        read!(self, namespace, |db, ns| tasks::get(db, ns, ids))
+        let rows = self.rows::<TaskRow>(namespace, ids.to_vec()).await?;
+        Ok(rows.into_iter().map(|row| row.map(|row| Arc::unwrap_or_clone(row).task)).collect())
     }
 
     async fn task_list(&self, namespace: &str, list: &TaskList) -> Result<Page<Task>> {

@@ -1,7 +1,7 @@
-//! Connections that only read, beside the writer. They are opened when they are needed, up to a number, and taken by
-//! turns.
+//! Connections that only read, beside the writer. They are opened when they are needed, up to a number. Single statements
+//! share some of them, one behind the other without waiting for answers; what takes several has one for itself.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::sync::{Semaphore, SemaphorePermit};
 
@@ -10,16 +10,42 @@ use crate::connection::{Connection, connect, sql};
 use crate::error::Result;
 use crate::values::{Param, limit, param};
 
-/// Connections that take turns.
+/// How many connections single statements share: more than one, so that a long list is not in everyone's way.
+const SHARED: usize = 2;
+
+/// The connections.
 pub(crate) struct Readers {
     config: Config,
+    shared: Mutex<Vec<Arc<Connection>>>,
     turns: Semaphore,
     idle: Mutex<Vec<Connection>>,
 }
 
 impl Readers {
     pub(crate) fn new(config: Config) -> Self {
-        Self { turns: Semaphore::new(config.readers.max(1)), config, idle: Mutex::default() }
+        let turns = Semaphore::new(config.readers.saturating_sub(SHARED).max(1));
+        Self { turns, config, shared: Mutex::default(), idle: Mutex::default() }
+    }
+
+    /// The connection with the fewest statements under way, if there are enough connections.
+    fn least_used(&self) -> Option<Arc<Connection>> {
+        let mut shared = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
+        shared.retain(|connection| !connection.is_closed());
+        let least = shared.iter().min_by_key(|connection| Arc::strong_count(connection))?;
+        (shared.len() >= SHARED || Arc::strong_count(least) == 1).then(|| Arc::clone(least))
+    }
+
+    /// A connection for single statements.
+    pub(crate) async fn shared(&self) -> Result<Arc<Connection>> {
+        if let Some(connection) = self.least_used() {
+            return Ok(connection);
+        }
+        let connection = Arc::new(connect(&self.config, drop).await?);
+        let mut shared = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
+        if shared.len() < SHARED {
+            shared.push(Arc::clone(&connection));
+        }
+        Ok(connection)
     }
 
     fn take(&self) -> Option<Connection> {
@@ -32,7 +58,7 @@ impl Readers {
         None
     }
 
-    /// A connection that is free, or a new one.
+    /// A connection for oneself.
     pub(crate) async fn reader(&self) -> Result<Reader<'_>> {
         let turn = self.turns.acquire().await.ok();
         let connection = match self.take() {
@@ -70,35 +96,32 @@ impl Reader<'_> {
 /// Reads from a namespace. If the connection was lost since the last time, once more on another one.
 macro_rules! read {
     ($store:expr, $namespace:expr, |$db:ident, $ns:ident| $read:expr) => {
-        crate::readers::read!(@ $store, $namespace, $db, $ns, $read, false)
+        crate::readers::read!(@ {
+            let shared = $store.0.readers.shared().await?;
+            let $db = &*shared;
+            let $ns = $store.0.namespaces.number($db, $namespace).await?;
+            $read.await
+        })
     };
     ($store:expr, $namespace:expr, together, |$db:ident, $ns:ident| $read:expr) => {
-        crate::readers::read!(@ $store, $namespace, $db, $ns, $read, true)
+        crate::readers::read!(@ {
+            let reader = $store.0.readers.reader().await?;
+            let $db = &reader.connection;
+            let $ns = $store.0.namespaces.number($db, $namespace).await?;
+            reader.freeze().await?;
+            let answer = $read.await;
+            reader.thaw().await?;
+            reader.leave();
+            answer
+        })
     };
-    (@ $store:expr, $namespace:expr, $db:ident, $ns:ident, $read:expr, $together:literal) => {{
+    (@ $read:block) => {{
         let mut first = true;
         loop {
-            let reader = $store.0.readers.reader().await.map_err(crate::error::Trouble::into_error)?;
-            let $db = &reader.connection;
-            let answer: crate::error::Result<_> = async {
-                let $ns = $store.0.namespaces.number($db, $namespace).await?;
-                if $together {
-                    reader.freeze().await?;
-                }
-                let answer = $read.await;
-                if $together {
-                    reader.thaw().await?;
-                }
-                answer
-            }
-            .await;
+            let answer: crate::error::Result<_> = async $read.await;
             match answer {
                 Err(trouble) if trouble.is_lost() && first => first = false,
-                Err(trouble) if trouble.is_lost() => break Err(trouble.into_error()),
-                answer => {
-                    reader.leave();
-                    break answer.map_err(crate::error::Trouble::into_error);
-                }
+                answer => break answer.map_err(crate::error::Trouble::into_error),
             }
         }
     }};

@@ -7,10 +7,10 @@ use statehold_core::query::TaskCounts;
 use statehold_core::row::{ExclusiveRow, Head, SignalsRow, TaskRow, Turn};
 use statehold_core::{Seconds, Timestamp};
 
-use crate::connection::{Call, Connection, Hold, Reading, reading, sql};
+use crate::connection::{Call, Connection, Reading, reading, sql};
 use crate::error::Result;
 use crate::queues;
-use crate::rows::{self, Table, read_all};
+use crate::rows::Table;
 use crate::values::{At, Cells, Param, at, column, count, id, ids, json, length, param, value};
 
 fn turn_name(turn: Turn) -> &'static str {
@@ -323,15 +323,6 @@ impl Table for ExclusiveRow {
             nominee: cells.maybe_id()?,
         })
     }
-}
-
-/// Tasks by their ids.
-pub(crate) async fn get(db: &Connection, ns: i64, ids: &[TaskId]) -> Result<Vec<Option<Task>>> {
-    let call = rows::get::<TaskRow>(ns, &ids.iter().collect::<Vec<_>>(), Hold::Not);
-    let found = db.query(call.sql, call.params).await?;
-    let found: BTreeMap<_, _> =
-        read_all(&found, TaskRow::read)?.into_iter().map(|row| (row.task.id, row.task)).collect();
-    Ok(ids.iter().map(|id| found.get(id).cloned()).collect())
 }
 
 /// How many tasks there are in a queue, or in all.
