@@ -61,6 +61,11 @@ impl Trouble {
         }
     }
 
+    /// Whether the server was there and said no, which it will do again.
+    pub(crate) fn is_refusal(&self) -> bool {
+        matches!(self, Self::Ours(_)) || !self.is_lost()
+    }
+
     /// What the caller is told.
     pub(crate) fn into_error(self) -> Error {
         let problem = match self {
@@ -87,9 +92,8 @@ impl Trouble {
 
 fn of_state(state: &SqlState, message: &str) -> Error {
     match state.code() {
-        "28P01" | "28000" => {
-            Error::unavailable("the database refused the login").hint("check user, password and pg_hba.conf")
-        }
+        "28P01" | "28000" => Error::unavailable(format!("the database refused the login: {message}"))
+            .hint("check user, password and pg_hba.conf; it is asked again when something is to be done"),
         "3D000" => Error::unavailable(format!("the database does not exist: {message}"))
             .hint("create it with createdb"),
         "42501" => Error::unavailable(format!("the user may not do that: {message}"))

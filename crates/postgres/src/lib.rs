@@ -8,6 +8,7 @@
 
 mod config;
 mod connection;
+mod dial;
 mod documents;
 mod dump;
 mod entries;
@@ -18,13 +19,17 @@ mod lists;
 mod locks;
 mod migrations;
 mod namespaces;
+mod pooled;
 mod queues;
 mod readers;
 mod rows;
+mod secret;
 mod sets;
 mod streams;
 mod tasks;
+mod tls;
 mod transaction;
+mod url;
 mod values;
 mod wakes;
 mod writer;
@@ -338,7 +343,7 @@ impl Backend for Postgres {
 
     async fn health(&self) -> Result<Health> {
         let schema = &self.0.config.schema;
-        let schema_version = read!(self, "", |db, _ns| migrations::version(db.client(), schema))?;
+        let schema_version = read!(self, "", |db, _ns| migrations::version(db.client(), schema))?.version;
         let found = read!(self, "", |db, _ns| db.query(sql!("health"), Vec::new()))?;
         let read = |cells: &mut Cells<'_>| Ok((cells.get()?, cells.number()?));
         let read = read_first(&found, read).map_err(Trouble::into_error)?;

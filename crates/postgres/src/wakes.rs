@@ -20,6 +20,7 @@ use tokio_postgres::AsyncMessage;
 
 use crate::config::Config;
 use crate::connection::{Connection, connect, sql};
+use crate::error::{Result, Trouble};
 use crate::values::param;
 
 /// How long marks are gathered before they are sent.
@@ -30,8 +31,11 @@ const MOST: usize = 450;
 const ROUND: Duration = Duration::from_secs(10);
 /// How often everyone looks while nothing is heard.
 const POLL: Duration = Duration::from_secs(1);
-/// How long to wait before connecting anew.
+/// How long to wait before connecting anew, at first and at most.
 const AGAIN: Duration = Duration::from_millis(200);
+const LATER: Duration = Duration::from_secs(2);
+/// How long to wait after the server refused; asking more often would look like an attack.
+const REFUSED: Duration = Duration::from_secs(30);
 
 /// Wakes whoever waits, here and in other processes.
 #[derive(Clone)]
@@ -63,6 +67,11 @@ impl Heard {
     fn note(&self) {
         let now = u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX);
         self.own.store(now.max(1), Ordering::Relaxed);
+    }
+
+    /// What was heard counts for nothing until something is heard again.
+    fn forget(&self) {
+        self.own.store(0, Ordering::Relaxed);
     }
 
     fn is_recent(&self) -> bool {
@@ -162,6 +171,7 @@ async fn listen(
     heard: Arc<Heard>,
     mut ready: Option<tokio::sync::oneshot::Sender<()>>,
 ) {
+    let mut pause = AGAIN;
     loop {
         let (heard_hub, listened) = (hub.clone(), Arc::clone(&heard));
         let said = move |message: AsyncMessage| {
@@ -169,40 +179,57 @@ async fn listen(
                 hear(note.payload(), &heard_hub, &listened);
             }
         };
-        if let Ok(connection) = connect(&config, said).await
-            && connection.batch(&format!("LISTEN {}", channel(&config))).await.is_ok()
-        {
-            if let Some(ready) = ready.take() {
-                let _ = ready.send(());
+        match open(&config, said, &heard).await {
+            Ok(connection) => {
+                if let Some(ready) = ready.take() {
+                    let _ = ready.send(());
+                }
+                pause = AGAIN;
+                hub.wake_all();
+                while !connection.is_closed() {
+                    sleep(AGAIN).await;
+                }
+                // Until it is open again, everyone looks.
+                heard.forget();
+                hub.wake_all();
             }
-            hub.wake_all();
-            while !connection.is_closed() {
-                sleep(AGAIN).await;
-            }
-            hub.wake_all();
+            Err(trouble) => sleep(wait(&mut pause, &trouble)).await,
         }
-        sleep(AGAIN).await;
     }
 }
 
+/// Listens, and sends a first message to itself.
+async fn open(
+    config: &Config,
+    said: impl FnMut(AsyncMessage) + Send + 'static,
+    heard: &Heard,
+) -> Result<Connection> {
+    let connection = connect(config, said).await?;
+    let channel = channel(config);
+    connection.in_time(connection.client().batch_execute(&format!("LISTEN {channel}"))).await?;
+    let text = write(&heard.name, Some(&BTreeSet::new()));
+    connection.query(sql!("notify"), vec![param(channel), param(text)]).await?;
+    Ok(connection)
+}
+
+/// How long to wait after something came to nothing: longer each time.
+fn wait(pause: &mut Duration, trouble: &Trouble) -> Duration {
+    let now = *pause;
+    *pause = (now * 2).min(LATER);
+    if trouble.is_refusal() { REFUSED } else { now }
+}
+
 async fn notify(config: Config, mut out: mpsc::UnboundedReceiver<Vec<Mark>>, heard: Arc<Heard>) {
-    let mut connection: Option<Connection> = None;
+    let (mut connection, mut pause): (Option<Connection>, _) = (None, AGAIN);
     // The first message shows that the way is open.
     let mut text = write(&heard.name, Some(&BTreeSet::new()));
     loop {
-        if connection.as_ref().is_none_or(Connection::is_closed) {
-            connection = connect(&config, drop).await.ok();
-        }
-        let sent = match &connection {
-            Some(db) => {
-                db.query(sql!("notify"), vec![param(channel(&config)), param(text.clone())]).await.is_ok()
-            }
-            None => false,
-        };
-        if !sent {
-            sleep(AGAIN).await;
+        if let Err(trouble) = send(&config, &mut connection, &text).await {
+            connection = None;
+            sleep(wait(&mut pause, &trouble)).await;
             continue;
         }
+        pause = AGAIN;
         text = match timeout(ROUND, out.recv()).await {
             Err(_) => write(&heard.name, Some(&BTreeSet::new())),
             Ok(None) => return,
@@ -213,6 +240,17 @@ async fn notify(config: Config, mut out: mpsc::UnboundedReceiver<Vec<Mark>>, hea
             }
         };
     }
+}
+
+/// Sends a message, on a new connection if there is none.
+async fn send(config: &Config, connection: &mut Option<Connection>, text: &str) -> Result<()> {
+    if connection.as_ref().is_none_or(Connection::is_closed) {
+        *connection = Some(connect(config, drop).await?);
+    }
+    if let Some(db) = connection {
+        db.query(sql!("notify"), vec![param(channel(config)), param(text.to_owned())]).await?;
+    }
+    Ok(())
 }
 
 /// All marks that came meanwhile; none if they are too many, or everyone is to be woken.

@@ -36,7 +36,7 @@ const OLDER: Duration = Duration::from_millis(300);
 
 /// The writer finds everything by a key. While tables are young the server knows nothing of their size, and would keep
 /// plans that read them whole.
-const BY_KEY: &str = "SET enable_seqscan = off; SET enable_hashjoin = off; SET enable_mergejoin = off";
+const BY_KEY: &[&str] = &["enable_seqscan = off", "enable_hashjoin = off", "enable_mergejoin = off"];
 
 /// Something to do within a transaction.
 pub(crate) trait Job: Send {
@@ -250,7 +250,7 @@ impl Desk {
     ) -> std::result::Result<Vec<Mark>, Failure> {
         if self.connection.as_ref().is_none_or(Connection::is_closed) {
             let connection = connect(&self.config, drop).await?;
-            connection.batch(BY_KEY).await?;
+            connection.set(BY_KEY).await?;
             self.connection = Some(connection);
         }
         let Some(db) = &self.connection else { return Err(Trouble::Again.into()) };
