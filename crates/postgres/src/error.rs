@@ -61,9 +61,10 @@ impl Trouble {
         }
     }
 
-    /// Whether the server was there and said no, which it will do again.
+    /// Whether the server does not let us in, which it will not do the next moment either.
     pub(crate) fn is_refusal(&self) -> bool {
-        matches!(self, Self::Ours(_)) || !self.is_lost()
+        let login = |state: &SqlState| matches!(state.code().get(..2), Some("28" | "3D"));
+        matches!(self, Self::Ours(_)) || self.state().is_some_and(login)
     }
 
     /// What the caller is told.
@@ -98,6 +99,8 @@ fn of_state(state: &SqlState, message: &str) -> Error {
             .hint("create it with createdb"),
         "42501" => Error::unavailable(format!("the user may not do that: {message}"))
             .hint("grant the user the schema, or let an administrator run `statehold migrate`"),
+        "26000" | "42P05" => Error::unavailable(format!("the session is not the one it was: {message}"))
+            .hint("add pooled=true to the URL if a pooler such as PgBouncer is in transaction mode"),
         "53300" => Error::unavailable("the server has no connection left")
             .hint("raise max_connections, or let fewer processes connect"),
         code if code.starts_with("53") => Error::unavailable(format!("the server is out of room: {message}"))

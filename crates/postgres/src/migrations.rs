@@ -20,8 +20,10 @@ struct Step {
 }
 
 /// The steps, in order; the version of the schema is how many there are.
-const STEPS: &[Step] =
-    &[Step { name: "initial", sql: include_str!("../migrations/0001_initial.sql"), needs: 1 }];
+const STEPS: &[Step] = &[
+    Step { name: "initial", sql: include_str!("../migrations/0001_initial.sql"), needs: 1 },
+    Step { name: "create_task", sql: include_str!("../migrations/0002_create_task.sql"), needs: 1 },
+];
 
 const VERSIONS: &str = "CREATE TABLE IF NOT EXISTS schema_versions (
     version    bigint PRIMARY KEY,

@@ -3,7 +3,8 @@
 //! Whoever commits wakes its own process at once and leaves the marks of what changed with the notifier, which gathers
 //! them for a moment and sends them on a connection of its own: NOTIFY takes a lock on the whole database at commit, so
 //! it never belongs into a transaction that writes. A listener wakes for what others send. When it had to connect anew
-//! it wakes everyone, since it may have missed something; while nothing is heard, everyone looks once a second.
+//! it wakes everyone, since it may have missed something. Everyone looks from time to time anyway, and once a second
+//! while nothing is heard.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -12,7 +13,7 @@ use std::time::Duration;
 
 use statehold_core::backend::Push;
 use statehold_core::model::TaskId;
-use statehold_core::wake::{Hub, Mark};
+use statehold_core::wake::{Hub, Mark, Topic};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, timeout};
@@ -31,6 +32,8 @@ const MOST: usize = 450;
 const ROUND: Duration = Duration::from_secs(10);
 /// How often everyone looks while nothing is heard.
 const POLL: Duration = Duration::from_secs(1);
+/// How many times that everyone looks anyway: nobody tells when a transaction ends that held events back.
+const CATCH_UP: u32 = 5;
 /// How long to wait before connecting anew, at first and at most.
 const AGAIN: Duration = Duration::from_millis(200);
 const LATER: Duration = Duration::from_secs(2);
@@ -126,11 +129,11 @@ impl Wakes {
     }
 }
 
-/// Lets everyone look from time to time while nothing is heard from other processes.
+/// Lets everyone look from time to time, and more often while nothing is heard from other processes.
 async fn poll(hub: Hub, heard: Arc<Heard>) {
-    loop {
+    for round in (1..=CATCH_UP).cycle() {
         sleep(POLL).await;
-        if !heard.is_recent() {
+        if round == CATCH_UP || !heard.is_recent() {
             hub.wake_all();
         }
     }
@@ -141,7 +144,7 @@ fn channel(config: &Config) -> String {
     format!("{}_wakes", config.schema)
 }
 
-/// What a message says: who sent it, then marks; all of them if there are none.
+/// What a message says: who sent it, then marks; a star for all of them.
 fn write(name: &str, marks: Option<&BTreeSet<Mark>>) -> String {
     match marks {
         None => format!("{name}:*"),
@@ -159,6 +162,10 @@ fn hear(text: &str, hub: &Hub, heard: &Heard) {
         heard.note();
     } else if marks == "*" {
         hub.wake_all();
+    } else if let Some((namespace, queue)) = marks.strip_prefix('+').and_then(|made| made.split_once('\n')) {
+        // A task that SQL made.
+        let topics = [Topic::Queue(queue.to_owned()), Topic::Category("task".to_owned())];
+        hub.wake(topics.iter().map(|topic| Mark::of(namespace, topic)));
     } else {
         let digits = marks.as_bytes().chunks(16).filter_map(|digits| std::str::from_utf8(digits).ok());
         hub.wake(digits.filter_map(|digits| u64::from_str_radix(digits, 16).ok()).map(Mark));
