@@ -99,8 +99,12 @@ fn of_state(state: &SqlState, message: &str) -> Error {
             .hint("create it with createdb"),
         "42501" => Error::unavailable(format!("the user may not do that: {message}"))
             .hint("grant the user the schema, or let an administrator run `statehold migrate`"),
-        "26000" | "42P05" => Error::unavailable(format!("the session is not the one it was: {message}"))
-            .hint("add pooled=true to the URL if a pooler such as PgBouncer is in transaction mode"),
+        "26000" | "42P01" | "42P05" => {
+            Error::unavailable(format!("the session is not as it was left: {message}")).hint(
+                "add pooled=true to the URL if a pooler such as PgBouncer is in transaction mode; \
+                 if not, tables are missing: run `statehold migrate --dry-run`",
+            )
+        }
         "53300" => Error::unavailable("the server has no connection left")
             .hint("raise max_connections, or let fewer processes connect"),
         code if code.starts_with("53") => Error::unavailable(format!("the server is out of room: {message}"))
