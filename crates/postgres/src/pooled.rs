@@ -102,12 +102,12 @@ impl Pooled {
     }
 
     async fn typed<'a>(&self, db: &Connection, calls: &'a [Call]) -> Result<Vec<Typed<'a>>> {
-        let mut typed = Vec::with_capacity(calls.len());
+        let mut all = Vec::with_capacity(calls.len());
         for call in calls {
             let types = self.types(db, call.sql).await?;
-            typed.push((call.sql, call.params().into_iter().zip(types.iter().cloned()).collect()));
+            all.push((call.sql, call.params().into_iter().zip(types.iter().cloned()).collect()));
         }
-        Ok(typed)
+        Ok(all)
     }
 
     /// The types of a statement's parameters. The server is asked once, within a transaction: what is prepared for that

@@ -1,8 +1,6 @@
 //! The server stops as in a crash and comes back, again and again, while callers write: what was acknowledged is there,
 //! and what was repeated with its key is there once.
 
-mod common;
-
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};

@@ -1,4 +1,4 @@
-//! The suite through PgBouncer in transaction mode, which gives every transaction another session of the server.
+//! The suite through `PgBouncer` in transaction mode, which gives every transaction another session of the server.
 
 mod common;
 
@@ -77,7 +77,7 @@ async fn it_leaves_nothing_in_sessions(url: &str) {
     assert!(sessions.len() > 1, "the pooler has one session only, so that nothing is shown by this test");
 }
 
-/// PgBouncer in front of the server. It ends with this process.
+/// `PgBouncer` in front of the server. It ends with this process.
 struct Pooler {
     process: Child,
     port: u16,
