@@ -116,6 +116,11 @@ impl Server {
         self.port
     }
 
+    /// The folder with its socket.
+    pub fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
     /// Where it is.
     pub fn url(&self) -> String {
         format!("postgres://statehold@127.0.0.1:{}/postgres", self.port)

@@ -270,3 +270,24 @@ fn gather(first: Vec<Mark>, out: &mut mpsc::UnboundedReceiver<Vec<Mark>>) -> Opt
     }
     (!everyone && all.len() <= MOST).then_some(all)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_task_that_sql_made_wakes_its_queue_and_its_category_and_nobody_else() {
+        let hub = Hub::new();
+        let heard = Heard { began: Instant::now(), own: AtomicU64::new(0), name: "me".into() };
+        let queue = hub.register("n", &[Topic::Queue("q".into())]);
+        let category = hub.register("n", &[Topic::Category("task".into())]);
+        let other = hub.register("n", &[Topic::Queue("other".into())]);
+        hear("sql:+n\nq", &hub, &heard);
+        for waiter in [queue, category] {
+            timeout(Duration::from_secs(60), waiter.wait()).await.expect("it is woken");
+        }
+        let woken = timeout(Duration::from_millis(1), other.wait()).await;
+        assert!(woken.is_err(), "another queue is woken");
+        assert!(!heard.is_recent(), "that was not this process");
+    }
+}

@@ -16,8 +16,9 @@ use statehold_core::query::{CategoryFrom, CategoryRead};
 use statehold_core::wake::Topic;
 use statehold_core::{Backend, Batch, Json, Result, Status};
 use statehold_postgres::{Config, Postgres};
+use tokio::sync::mpsc;
 use tokio::time::timeout;
-use tokio_postgres::{Client, NoTls};
+use tokio_postgres::{AsyncMessage, Client, NoTls};
 use uuid::Uuid;
 
 /// How long anything may take. It only keeps a broken store from hanging.
@@ -199,10 +200,28 @@ async fn keys() {
     assert_eq!(count.expect("counted").get::<_, i64>(0), 4);
 }
 
+/// What SQL tells on the channel of wakes, for as long as the client is there.
+async fn listen(config: &Config) -> (Client, mpsc::UnboundedReceiver<String>) {
+    let (client, mut connection) = tokio_postgres::connect(&postgres::url(), NoTls).await.expect("connected");
+    let (tell, told) = mpsc::unbounded_channel();
+    tokio::spawn(async move {
+        while let Some(Ok(message)) = std::future::poll_fn(|context| connection.poll_message(context)).await {
+            if let AsyncMessage::Notification(note) = message
+                && note.payload().starts_with("sql:")
+            {
+                let _ = tell.send(note.payload().to_owned());
+            }
+        }
+    });
+    client.batch_execute(&format!("LISTEN {}_wakes", config.schema)).await.expect("listening");
+    (client, told)
+}
+
 async fn wakes() {
     let (mut config, store, mut client) = open().await;
     config.poll_only = true;
-    let polling = Postgres::open(config).await.expect("it opens");
+    let polling = Postgres::open(config.clone()).await.expect("it opens");
+    let (_listener, mut told) = listen(&config).await;
     for store in [&store, &polling] {
         let waiter = store.register("n", &[Topic::Queue("q".into())]).await.expect("registered");
         let claim = Claim::new("n", "q", "w");
@@ -213,6 +232,9 @@ async fn wakes() {
             transaction.execute(make, &[]).await.expect("made");
         }
         transaction.commit().await.expect("committed");
+        let message =
+            timeout(PATIENCE, told.recv()).await.expect("it is told").expect("the listener is there");
+        assert_eq!(message, "sql:+n\nq");
         timeout(PATIENCE, waiter.wait()).await.expect("it wakes");
         for _ in 0..3 {
             let task = store.claim(claim.clone()).await.expect("answered").tasks.remove(0);
@@ -223,6 +245,7 @@ async fn wakes() {
             assert_eq!(done.take(reply).expect("a task").status, Status::Completed);
         }
     }
+    assert!(told.try_recv().is_err(), "a transaction tells of a queue once");
 }
 
 async fn refusals() {
