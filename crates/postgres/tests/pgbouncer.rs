@@ -9,16 +9,28 @@ use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
 use statehold_conformance::postgres;
+use statehold_conformance::property::OPERATIONS_VARIABLE;
 use statehold_core::backend::Push;
 use statehold_core::{Backend as _, Clock};
 use statehold_postgres::{Config, Postgres};
 use tokio_postgres::{NoTls, SimpleQueryMessage};
 
+/// How many random operations there are: each takes several trips through the pooler.
+const OPERATIONS: &str = "2000";
+
 fn main() -> ExitCode {
+    if std::env::var_os(OPERATIONS_VARIABLE).is_none() {
+        let program = std::env::current_exe().expect("this program has a name");
+        let mut again = Command::new(program);
+        again.args(std::env::args_os().skip(1)).env(OPERATIONS_VARIABLE, OPERATIONS);
+        let status = again.status().expect("this program starts again");
+        return ExitCode::from(status.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(1));
+    }
     postgres::with_server(|| {
+        // A pooler of its own: a store that does not know of it leaves its settings in the sessions.
+        runtime().block_on(it_says_what_is_off(&Pooler::start().url()));
         let pooler = Pooler::start();
         let url = pooler.url();
-        runtime().block_on(it_says_what_is_off(&url));
         let suite = url.clone();
         let judged = statehold_conformance::run(move |clock| open(suite.clone(), clock));
         runtime().block_on(it_leaves_nothing_in_sessions(&url));
