@@ -248,7 +248,9 @@ async fn serve(command: Command, matches: &ArgMatches) -> ExitCode {
             on(&common, async |hold, show| queue::run(hold, &queue, show).await).await
         }
         Command::Worker { common, work } => {
-            on(&common, async |hold, show| work::run(hold, &work, show.is_json()).await).await
+            let run =
+                async |hold: &_, show: &Show| work::run(hold, &work, &common.url()?, show.is_json()).await;
+            on(&common, run).await
         }
         Command::Thread { common, thread } => {
             on(&common, async |hold, show| thread::run(hold, &thread, show).await).await

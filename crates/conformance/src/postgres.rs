@@ -41,19 +41,57 @@ pub struct Server {
     folder: tempfile::TempDir,
 }
 
+/// What is special about a server.
+#[derive(Debug, Default)]
+pub struct Setup {
+    /// Lines for `postgresql.conf`.
+    pub settings: String,
+    /// Lines before all others in `pg_hba.conf`.
+    pub access: String,
+    /// Files in its folder, which only it may read.
+    pub files: Vec<(&'static str, String)>,
+}
+
+impl Setup {
+    /// Puts everything into the folder of a cluster.
+    fn write(&self, data: &Path) {
+        let change = |name: &str, change: &dyn Fn(String) -> String| {
+            let path = data.join(name);
+            let text = std::fs::read_to_string(&path).expect("initdb made it");
+            std::fs::write(path, change(text)).expect("it can be changed");
+        };
+        change("postgresql.conf", &|text| format!("{text}\n{}\n", self.settings));
+        change("pg_hba.conf", &|text| format!("{}\n{text}", self.access));
+        for (name, text) in &self.files {
+            let path = data.join(name);
+            std::fs::write(&path, text).expect("written");
+            let mode = Command::new("chmod").arg("600").arg(&path).status();
+            assert!(mode.is_ok_and(|status| status.success()), "only its owner may read {name}");
+            give_away(&path);
+        }
+    }
+}
+
 impl Server {
     /// Makes a cluster and starts a server on it.
     pub fn start() -> Self {
+        Self::start_with(&Setup::default())
+    }
+
+    /// The same with something special.
+    pub fn start_with(setup: &Setup) -> Self {
         let folder = tempfile::Builder::new().prefix("statehold-postgres-").tempdir().expect("a folder");
         let data = folder.path().join("data");
         std::fs::create_dir(&data).expect("a folder for the cluster");
-        give_away(folder.path(), &data);
+        give_away(folder.path());
+        give_away(&data);
         let made = unprivileged("initdb")
             .args(["--auth=trust", "--username=statehold", "--encoding=UTF8", "--locale=C.UTF-8", "-D"])
             .arg(&data)
             .output()
             .expect("initdb runs");
         assert!(made.status.success(), "initdb: {}", String::from_utf8_lossy(&made.stderr));
+        setup.write(&data);
         let port = free_port();
         let process = launch(folder.path(), port);
         let mut server = Self { process, port, folder };
@@ -71,6 +109,16 @@ impl Server {
     fn kill(&mut self) {
         let _ = Command::new("kill").args(["-QUIT", &self.process.id().to_string()]).status();
         let _ = self.process.wait();
+    }
+
+    /// The port that it listens on.
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// The folder with its socket.
+    pub fn folder(&self) -> &Path {
+        self.folder.path()
     }
 
     /// Where it is.
@@ -142,10 +190,10 @@ fn unprivileged(name: &str) -> Command {
     command
 }
 
-fn give_away(folder: &Path, data: &Path) {
+fn give_away(path: &Path) {
     if is_root() {
-        let given = Command::new("chown").arg("nobody:nogroup").arg(folder).arg(data).status();
-        assert!(given.is_ok_and(|status| status.success()), "the folder is given to the server's user");
+        let given = Command::new("chown").arg("nobody:nogroup").arg(path).status();
+        assert!(given.is_ok_and(|status| status.success()), "it is given to the server's user");
     }
 }
 

@@ -30,6 +30,9 @@ pub trait Record: Clone + PartialEq + fmt::Debug + Send + Sync + 'static {
 pub struct RequestHash([u8; 32]);
 
 impl RequestHash {
+    /// What a row has that was made without a request, such as by a function in the store.
+    pub const UNKNOWN: Self = Self([0; 32]);
+
     /// The hash of a request.
     pub fn of<T: Serialize>(request: &T) -> Self {
         let canonical = Json::trusted(request).canonical();

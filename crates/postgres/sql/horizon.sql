@@ -1,4 +1,4 @@
--- The transaction below which nothing can be added to a namespace any more. Whoever writes to it holds its key ($1) from
+-- The transaction below which nothing can be added to a namespace any more. Whoever writes to it ($1) holds its key from
 -- before it has a number. So this is the lowest number of those who hold the key, or the next after the last that has
 -- ended; of those whose number this user may not see, the lowest of all that run. (The locks on numbers tell too little:
 -- one that was just given has none yet.)
@@ -7,9 +7,9 @@ WITH now AS (
         pg_snapshot_xmin(pg_current_snapshot())::text::bigint AS oldest
 ), k AS MATERIALIZED (
     SELECT true AS held, pid FROM pg_locks
-    WHERE granted AND locktype = 'advisory' AND objsubid = 1
+    WHERE granted AND locktype = 'advisory' AND objsubid = 2
         AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
-        AND classid::bigint = $1::bigint >> 32 & 4294967295 AND objid::bigint = $1::bigint & 4294967295
+        AND classid = hashtext(current_schema() || ' namespace')::oid AND objid = $1::bigint::oid
 )
 SELECT least(min(now.next), min(CASE
     -- Only the lower half of the number is shown, and it may be on either side of the next.

@@ -1,9 +1,14 @@
-//! How a store is reached.
+//! How a store is reached: what its URL says.
 
 use std::fmt;
 use std::time::Duration;
 
 use statehold_core::{Clock, Error, Result};
+use tokio_postgres::config::Host;
+
+use crate::secret::Password;
+use crate::tls::Tls;
+use crate::url;
 
 use crate::connection::{Connection, connect};
 use crate::error::Trouble;
@@ -11,18 +16,44 @@ use crate::error::Trouble;
 /// How long a server may take to answer a new connection, unless the URL says otherwise.
 const CONNECT: Duration = Duration::from_secs(5);
 
+/// How many connections are not readers: one writes, one listens, one notifies.
+const BESIDE_READERS: usize = 3;
+
 /// What to connect to, and how.
+///
+/// Beside what libpq knows (`host`, `port`, `dbname`, `user`, `password`, `application_name`, `connect_timeout`,
+/// `options`, `target_session_attrs`, `keepalives` and its kin, `tcp_user_timeout`, `channel_binding`,
+/// `load_balance_hosts`), these parameters of the URL are understood:
+///
+/// | parameter | meaning | default |
+/// |---|---|---|
+/// | `sslmode` | `disable`, `allow`, `prefer`, `require`, `verify-ca` or `verify-full`, as libpq means them | `prefer` |
+/// | `sslrootcert` | a file with the authorities to trust; `system` for those of this machine | `system` |
+/// | `password_file` | a file with the password, read anew for each connection | |
+/// | `password_command` | a command that prints the password, run anew for each connection | |
+/// | `schema` | the schema that all tables are in | `statehold` |
+/// | `pool_max` | how many connections this process has at most, 4 or more | 10 |
+/// | `poll_only` | `true` does without LISTEN and NOTIFY | `false` |
+/// | `pooled` | `true` if a pooler such as `PgBouncer` gives each transaction any connection | `false` |
+/// | `statement_timeout` | how long the server works on a statement: milliseconds, or with `ms`, `s` or `min` | `25s` |
+/// | `lock_timeout` | how long the server waits for a lock, written the same way | `10s` |
+///
+/// Any other is refused. Without a password in the URL, `PGPASSWORD` is used.
 ///
 /// ```
 /// use statehold_postgres::Config;
 ///
-/// let config = Config::from_url("postgres://me:secret@localhost/state").unwrap();
+/// let config = Config::from_url("postgres://me:secret@localhost/state?schema=agents").unwrap();
+/// assert_eq!(config.schema, "agents");
 /// assert!(!format!("{config:?}").contains("secret"));
 /// assert!(Config::from_url("mysql://localhost").is_err());
+/// assert!(Config::from_url("postgres://localhost/state?colour=red").is_err());
 /// ```
 #[derive(Clone)]
 pub struct Config {
     pub(crate) server: tokio_postgres::Config,
+    pub(crate) tls: Tls,
+    pub(crate) password: Password,
     /// The schema that all tables are in. It is made if it does not exist.
     pub schema: String,
     /// Where time comes from: the server's clock unless a test holds it.
@@ -31,36 +62,52 @@ pub struct Config {
     pub replica: String,
     /// Brings an older schema up to date at the start; otherwise an older one is refused.
     pub migrate: bool,
-    /// How many connections read at most, beside the one that writes and the one that listens.
+    /// How many connections read at most, beside the one that writes and the two for wakes.
     pub readers: usize,
     /// Does without LISTEN and NOTIFY: changes of other processes are found by looking.
     pub poll_only: bool,
+    /// Goes through a pooler that gives each transaction any of its connections: nothing is kept in a session.
+    pub pooled: bool,
+    /// How long the server works on a statement.
+    pub statement_timeout: Duration,
+    /// How long the server waits for a lock.
+    pub lock_timeout: Duration,
 }
 
 impl Config {
     /// From a URL `postgres://user:password@host/database`.
     pub fn from_url(url: &str) -> Result<Self> {
-        let hint = "write postgres://user:password@host:5432/database";
-        if !url.starts_with("postgres://") && !url.starts_with("postgresql://") {
-            return Err(Error::invalid("store", "is not the URL of a PostgreSQL database").hint(hint));
-        }
+        let url::Parts { plain, own } = url::split(url)?;
         let mut server: tokio_postgres::Config =
-            url.parse().map_err(|e| Error::invalid("store", format!("{e}")).hint(hint))?;
+            plain.parse().map_err(|problem: tokio_postgres::Error| {
+                // The reason behind it names a parameter and none of the values.
+                let reason =
+                    std::error::Error::source(&problem).map_or(problem.to_string(), ToString::to_string);
+                Error::invalid("store", reason).hint(url::HINT)
+            })?;
         if server.get_application_name().is_none() {
             server.application_name("statehold");
         }
         if server.get_connect_timeout().is_none() {
             server.connect_timeout(CONNECT);
         }
-        Ok(Self {
+        let pooled = own.flag("pooled")?;
+        let config = Self {
+            tls: Tls::new(own.text("sslmode"), own.text("sslrootcert"))?,
+            password: Password::new(&server, own.text("password_file"), own.text("password_command"))?,
             server,
-            schema: "statehold".into(),
+            schema: own.text("schema").unwrap_or("statehold").to_owned(),
             clock: Clock::real(),
             replica: "local".into(),
             migrate: true,
-            readers: 4,
-            poll_only: false,
-        })
+            readers: own.number("pool_max", 10, BESIDE_READERS + 1)? - BESIDE_READERS,
+            poll_only: own.flag("poll_only")? || pooled,
+            pooled,
+            statement_timeout: own.length("statement_timeout", Duration::from_secs(25))?,
+            lock_timeout: own.length("lock_timeout", Duration::from_secs(10))?,
+        };
+        config.check()?;
+        Ok(config)
     }
 
     /// Goes by another clock.
@@ -95,15 +142,28 @@ impl Config {
         let message = format!("`{}` is not the name of a schema", self.schema);
         Err(Error::invalid("schema", message).hint("use lowercase letters, digits and underscores"))
     }
+
+    /// What every session, or every transaction of a pooled one, is told when it begins.
+    pub(crate) fn settings(&self) -> Vec<String> {
+        vec![
+            format!("search_path = {}", self.schema),
+            "synchronous_commit = on".into(),
+            format!("lock_timeout = {}", self.lock_timeout.as_millis()),
+            format!("statement_timeout = {}", self.statement_timeout.as_millis()),
+            "idle_in_transaction_session_timeout = '60s'".into(),
+            "plan_cache_mode = auto".into(),
+            "timezone = 'UTC'".into(),
+        ]
+    }
 }
 
 /// Where it leads to, without secrets.
 impl fmt::Display for Config {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let hosts = self.server.get_hosts().iter().map(|host| match host {
-            tokio_postgres::config::Host::Tcp(name) => name.clone(),
+            Host::Tcp(name) => name.clone(),
             #[cfg(unix)]
-            tokio_postgres::config::Host::Unix(path) => path.display().to_string(),
+            Host::Unix(path) => path.display().to_string(),
         });
         let hosts: Vec<_> = hosts.collect();
         let database = self.server.get_dbname().or(self.server.get_user()).unwrap_or("");
@@ -116,6 +176,7 @@ impl fmt::Debug for Config {
         f.debug_struct("Config")
             .field("server", &self.to_string())
             .field("schema", &self.schema)
+            .field("tls", &self.tls)
             .finish_non_exhaustive()
     }
 }

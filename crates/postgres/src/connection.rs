@@ -9,10 +9,12 @@ use futures_util::future::try_join_all;
 use statehold_core::Error;
 use tokio::time::timeout;
 use tokio_postgres::types::ToSql;
-use tokio_postgres::{AsyncMessage, Client, NoTls, Row, Statement};
+use tokio_postgres::{AsyncMessage, Client, Row, Statement};
 
 use crate::config::Config;
+use crate::dial::dial;
 use crate::error::{Result, Trouble};
+use crate::pooled::Pooled;
 use crate::values::{Param, limit, param};
 
 /// The text of a statement in `sql/`.
@@ -64,6 +66,9 @@ impl Reading {
     }
 }
 
+/// What a statement is known by: its text, and whether it counts the rows that it touches.
+pub(crate) type Name = (&'static str, bool);
+
 /// A statement with its parameters.
 pub(crate) struct Call {
     pub(crate) sql: &'static str,
@@ -89,7 +94,7 @@ impl Call {
     }
 
     /// The text to prepare.
-    fn text(&self) -> Cow<'static, str> {
+    pub(crate) fn text(&self) -> Cow<'static, str> {
         if !self.counted {
             return Cow::Borrowed(self.sql);
         }
@@ -98,55 +103,48 @@ impl Call {
     }
 
     /// What it is known by once it is prepared.
-    fn name(&self) -> (&'static str, bool) {
+    pub(crate) fn name(&self) -> Name {
         (self.sql, self.counted)
     }
 
-    fn params(&self) -> Vec<&(dyn ToSql + Sync)> {
+    pub(crate) fn params(&self) -> Vec<&(dyn ToSql + Sync)> {
         self.params.iter().map(|param| &**param as &(dyn ToSql + Sync)).collect()
     }
 }
 
-/// How long an answer may take; the server itself gives up before.
-const ANSWER: Duration = Duration::from_secs(30);
-
-/// What comes in time.
-async fn in_time<T>(
-    answer: impl Future<Output = std::result::Result<T, tokio_postgres::Error>>,
-) -> Result<T> {
-    match timeout(ANSWER, answer).await {
-        Ok(answer) => Ok(answer?),
-        Err(_) => Err(Trouble::Silence),
-    }
-}
+/// How much longer than the server works on a statement an answer may take.
+const ON_THE_WAY: Duration = Duration::from_secs(5);
 
 /// One connection.
 pub(crate) struct Connection {
     client: Client,
-    prepared: Mutex<HashMap<(&'static str, bool), Statement>>,
+    prepared: Mutex<HashMap<Name, Statement>>,
+    /// How long an answer may take; the server itself gives up before.
+    patience: Duration,
+    /// How it is used when nothing can be kept in its session.
+    pooled: Option<Pooled>,
 }
 
 /// How many statements are sent in one go; so few are certainly sent in their order.
-const AT_ONCE: usize = 24;
-
-/// What every connection is told when it begins.
-const SETTINGS: &str = "SET synchronous_commit = on; SET lock_timeout = '10s'; SET statement_timeout = '25s'; \
-    SET idle_in_transaction_session_timeout = '60s'; SET plan_cache_mode = auto; SET timezone = 'UTC'";
+pub(crate) const AT_ONCE: usize = 24;
 
 /// Connects; what the server says by itself goes to `said`.
 pub(crate) async fn connect(
     config: &Config,
     mut said: impl FnMut(AsyncMessage) + Send + 'static,
 ) -> Result<Connection> {
-    let (client, mut connection) = config.server.connect(NoTls).await?;
+    let (client, mut connection) = dial(config).await?;
     // It ends when the client is dropped or the connection is lost, which the client then tells.
     tokio::spawn(async move {
         while let Some(Ok(message)) = std::future::poll_fn(|context| connection.poll_message(context)).await {
             said(message);
         }
     });
-    client.batch_execute(&format!("SET search_path = {}; {SETTINGS}", config.schema)).await?;
-    Ok(Connection { client, prepared: Mutex::default() })
+    let patience = config.statement_timeout + ON_THE_WAY;
+    let pooled = config.pooled.then(Pooled::default);
+    let connection = Connection { client, prepared: Mutex::default(), patience, pooled };
+    connection.set(&config.settings()).await?;
+    Ok(connection)
 }
 
 impl Connection {
@@ -154,9 +152,33 @@ impl Connection {
         self.client.is_closed()
     }
 
-    /// Runs statements without parameters, as they are.
-    pub(crate) async fn batch(&self, sql: &str) -> Result<()> {
-        Ok(self.client.batch_execute(sql).await?)
+    /// What comes in time.
+    pub(crate) async fn in_time<T>(
+        &self,
+        answer: impl Future<Output = std::result::Result<T, tokio_postgres::Error>>,
+    ) -> Result<T> {
+        match timeout(self.patience, answer).await {
+            Ok(answer) => Ok(answer?),
+            Err(_) => Err(Trouble::Silence),
+        }
+    }
+
+    /// Changes settings for all that comes after.
+    pub(crate) async fn set(&self, settings: &[impl AsRef<str> + Sync]) -> Result<()> {
+        if let Some(pooled) = &self.pooled {
+            pooled.set(settings);
+            return Ok(());
+        }
+        let sets: Vec<_> = settings.iter().map(|setting| format!("SET {};", setting.as_ref())).collect();
+        self.in_time(self.client.batch_execute(&sets.concat())).await
+    }
+
+    /// Lets the server make its plans anew, if it keeps any.
+    pub(crate) async fn replan(&self) -> Result<()> {
+        match &self.pooled {
+            None => self.in_time(self.client.batch_execute("DISCARD PLANS")).await,
+            Some(_) => Ok(()),
+        }
     }
 
     pub(crate) fn client(&self) -> &Client {
@@ -180,7 +202,7 @@ impl Connection {
             .collect();
         let preparing =
             missing.into_iter().map(async |(name, text)| Ok((name, self.client.prepare(&text).await?)));
-        let prepared = in_time(try_join_all(preparing)).await?;
+        let prepared = self.in_time(try_join_all(preparing)).await?;
         self.prepared.lock().unwrap_or_else(PoisonError::into_inner).extend(prepared);
         let found: Option<Vec<_>> = calls.iter().map(|call| self.known(call)).collect();
         found.ok_or_else(|| Error::unavailable("a statement was not prepared").into())
@@ -188,24 +210,30 @@ impl Connection {
 
     /// Sends statements in order in one go; answers the rows of each.
     pub(crate) async fn query_all(&self, calls: &[Call]) -> Result<Vec<Vec<Row>>> {
+        if let Some(pooled) = &self.pooled {
+            return pooled.query_all(self, calls).await;
+        }
         let statements = self.prepare(calls).await?;
         let params: Vec<_> = calls.iter().map(Call::params).collect();
         let mut answers = Vec::with_capacity(calls.len());
         for (statements, params) in statements.chunks(AT_ONCE).zip(params.chunks(AT_ONCE)) {
             let sent = statements.iter().zip(params).map(|(sql, params)| self.client.query(sql, params));
-            answers.append(&mut in_time(try_join_all(sent)).await?);
+            answers.append(&mut self.in_time(try_join_all(sent)).await?);
         }
         Ok(answers)
     }
 
     /// Sends statements in order in one go; answers how many rows each touched.
     pub(crate) async fn run_all(&self, calls: &[Call]) -> Result<Vec<u64>> {
+        if let Some(pooled) = &self.pooled {
+            return pooled.run_all(self, calls).await;
+        }
         let statements = self.prepare(calls).await?;
         let params: Vec<_> = calls.iter().map(Call::params).collect();
         let mut counts = Vec::with_capacity(calls.len());
         for (statements, params) in statements.chunks(AT_ONCE).zip(params.chunks(AT_ONCE)) {
             let sent = statements.iter().zip(params).map(|(sql, params)| self.client.execute(sql, params));
-            counts.append(&mut in_time(try_join_all(sent)).await?);
+            counts.append(&mut self.in_time(try_join_all(sent)).await?);
         }
         Ok(counts)
     }

@@ -61,6 +61,12 @@ impl Trouble {
         }
     }
 
+    /// Whether the server does not let us in, which it will not do the next moment either.
+    pub(crate) fn is_refusal(&self) -> bool {
+        let login = |state: &SqlState| matches!(state.code().get(..2), Some("28" | "3D"));
+        matches!(self, Self::Ours(_)) || self.state().is_some_and(login)
+    }
+
     /// What the caller is told.
     pub(crate) fn into_error(self) -> Error {
         let problem = match self {
@@ -87,13 +93,18 @@ impl Trouble {
 
 fn of_state(state: &SqlState, message: &str) -> Error {
     match state.code() {
-        "28P01" | "28000" => {
-            Error::unavailable("the database refused the login").hint("check user, password and pg_hba.conf")
-        }
+        "28P01" | "28000" => Error::unavailable(format!("the database refused the login: {message}"))
+            .hint("check user, password and pg_hba.conf; it is asked again when something is to be done"),
         "3D000" => Error::unavailable(format!("the database does not exist: {message}"))
             .hint("create it with createdb"),
         "42501" => Error::unavailable(format!("the user may not do that: {message}"))
             .hint("grant the user the schema, or let an administrator run `statehold migrate`"),
+        "26000" | "42P01" | "42P05" => {
+            Error::unavailable(format!("the session is not as it was left: {message}")).hint(
+                "add pooled=true to the URL if a pooler such as PgBouncer is in transaction mode; \
+                 if not, tables are missing: run `statehold migrate --dry-run`",
+            )
+        }
         "53300" => Error::unavailable("the server has no connection left")
             .hint("raise max_connections, or let fewer processes connect"),
         code if code.starts_with("53") => Error::unavailable(format!("the server is out of room: {message}"))

@@ -9,6 +9,7 @@
 mod clock;
 mod config;
 mod connection;
+mod dial;
 mod documents;
 mod dump;
 mod entries;
@@ -20,13 +21,17 @@ mod locks;
 mod migrations;
 mod namespaces;
 mod points;
+mod pooled;
 mod queues;
 mod readers;
 mod rows;
+mod secret;
 mod sets;
 mod streams;
 mod tasks;
+mod tls;
 mod transaction;
+mod url;
 mod values;
 mod wakes;
 mod writer;
@@ -280,8 +285,7 @@ impl Backend for Postgres {
 
     async fn category_read(&self, namespace: &str, read: &CategoryRead) -> Result<CategoryPage> {
         read.check()?;
-        let load_key = transaction::load_key(&self.0.config.schema, namespace);
-        read!(self, namespace, |db, ns| streams::read_category(db, ns, load_key, read))
+        read!(self, namespace, |db, ns| streams::read_category(db, ns, read))
     }
 
     async fn stream_list(&self, namespace: &str, list: &KeyList) -> Result<Page<StreamInfo>> {
@@ -352,7 +356,7 @@ impl Backend for Postgres {
 
     async fn health(&self) -> Result<Health> {
         let schema = &self.0.config.schema;
-        let schema_version = read!(self, "", |db, _ns| migrations::version(db.client(), schema))?;
+        let schema_version = read!(self, "", |db, _ns| migrations::version(db.client(), schema))?.version;
         let found = read!(self, "", |db, _ns| db.query(sql!("health"), Vec::new()))?;
         let read = |cells: &mut Cells<'_>| Ok((cells.get()?, cells.number()?));
         let read = read_first(&found, read).map_err(Trouble::into_error)?;
@@ -388,9 +392,9 @@ impl Backend for Postgres {
         let records = spool.records()?;
         let load = async {
             let db = connect(&self.0.config, drop).await?;
+            let ns = self.0.namespaces.number(&db, namespace).await?;
             db.run(sql!("begin"), Vec::new()).await?;
-            let key = transaction::load_key(&self.0.config.schema, namespace);
-            db.query(sql!("hold_keys"), vec![param(vec![key])]).await?;
+            db.query(sql!("hold_namespace"), vec![param(ns)]).await?;
             let count = dump::fill(&db, namespace, records).await?;
             db.run(sql!("commit"), Vec::new()).await?;
             Ok(count)

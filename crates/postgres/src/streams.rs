@@ -176,8 +176,8 @@ fn latest_call(ns: i64, category: &str, bound: Bound) -> Call {
 
 /// The transaction below which nothing can be added to a namespace any more, whoever else runs. It costs more than a
 /// look at all that run, so it is asked for when those hold something back.
-pub(crate) async fn horizon(db: &Connection, load_key: i64) -> Result<Bound> {
-    read_first(&db.query(sql!("horizon"), vec![param(load_key)]).await?, Cells::get)
+pub(crate) async fn horizon(db: &Connection, ns: i64) -> Result<Bound> {
+    read_first(&db.query(sql!("horizon"), vec![param(ns)]).await?, Cells::get)
 }
 
 fn read_latest(rows: &[Row]) -> Result<(Category<String>, Position)> {
@@ -359,12 +359,7 @@ const OLDER: Duration = Duration::from_secs(2);
 
 /// Reads a part of a category. What was acknowledged is seen by whoever reads next, unless a transaction of the same
 /// namespace that is older goes on for long.
-pub(crate) async fn read_category(
-    db: &Connection,
-    ns: i64,
-    load_key: i64,
-    read: &CategoryRead,
-) -> Result<CategoryPage> {
+pub(crate) async fn read_category(db: &Connection, ns: i64, read: &CategoryRead) -> Result<CategoryPage> {
     let (began, mut bound) = (Instant::now(), None);
     loop {
         let patience = if began.elapsed() < OLDER { Withheld::Again } else { Withheld::Fine };
@@ -373,7 +368,7 @@ pub(crate) async fn read_category(
                 if bound.is_some() {
                     sleep(Duration::from_millis(2)).await;
                 }
-                bound = horizon(db, load_key).await?;
+                bound = horizon(db, ns).await?;
             }
             page => return page,
         }

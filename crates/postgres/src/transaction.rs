@@ -149,7 +149,7 @@ impl<'a> Transaction<'a> {
         self.answer_all(selects)
     }
 
-    /// Holds what has no row to hold: queues, whose switch others may be about to set, and documents that are not there.
+    /// Holds what has no row to hold: the namespace, queues, whose switch others may be about to set, and documents that are not there.
     fn hold_keys(&self, loading: &mut Loading, needs: &Needs, hold: Hold) {
         let (shared, own) = match hold {
             Hold::Not => return,
@@ -160,10 +160,10 @@ impl<'a> Transaction<'a> {
             needs.queues.iter().partition(|queue| self.scene.switched.contains(*queue));
         let key = |queue: &&String| self.scene.key("queue", queue);
         let documents: BTreeSet<_> = needs.documents.iter().map(|key| self.scene.document_key(key)).collect();
-        let mut read: BTreeSet<_> = read.iter().map(key).collect();
+        let read: BTreeSet<_> = read.iter().map(key).collect();
         if hold == Hold::Wait {
-            // A load takes it for itself.
-            read.insert(self.scene.load_key());
+            let namespace = vec![param(self.scene.ns)];
+            loading.add(Call::new(sql!("share_namespace"), namespace), |_, _| Ok(()));
         }
         let kinds = [(shared, read), (own, set.iter().map(key).collect()), (own, documents)];
         for (sql, keys) in kinds.into_iter().filter(|(_, keys)| !keys.is_empty()) {
@@ -336,21 +336,11 @@ impl Scene<'_> {
         number_of([self.schema, self.namespace, kind, key])
     }
 
-    /// The number that stands for the whole namespace.
-    fn load_key(&self) -> i64 {
-        load_key(self.schema, self.namespace)
-    }
-
     /// The number that stands for a document and others. They are few, since the server has room for so many only.
     fn document_key(&self, key: &DocumentKey) -> i64 {
         let bucket = self.key(&key.kind, &key.name).rem_euclid(DOCUMENT_KEYS);
         self.key("documents", "").wrapping_add(bucket)
     }
-}
-
-/// The number that stands for a whole namespace, which a load takes for itself.
-pub(crate) fn load_key(schema: &str, namespace: &str) -> i64 {
-    number_of([schema, namespace, "namespace", ""])
 }
 
 /// The front of a hash that nobody can make collide on purpose.

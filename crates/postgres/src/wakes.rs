@@ -3,7 +3,8 @@
 //! Whoever commits wakes its own process at once and leaves the marks of what changed with the notifier, which gathers
 //! them for a moment and sends them on a connection of its own: NOTIFY takes a lock on the whole database at commit, so
 //! it never belongs into a transaction that writes. A listener wakes for what others send. When it had to connect anew
-//! it wakes everyone, since it may have missed something; while nothing is heard, everyone looks once a second.
+//! it wakes everyone, since it may have missed something. Everyone looks from time to time anyway, and once a second
+//! while nothing is heard.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -12,7 +13,7 @@ use std::time::Duration;
 
 use statehold_core::backend::Push;
 use statehold_core::model::TaskId;
-use statehold_core::wake::{Hub, Mark};
+use statehold_core::wake::{Hub, Mark, Topic};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, timeout};
@@ -20,6 +21,7 @@ use tokio_postgres::AsyncMessage;
 
 use crate::config::Config;
 use crate::connection::{Connection, connect, sql};
+use crate::error::{Result, Trouble};
 use crate::values::param;
 
 /// How long marks are gathered before they are sent.
@@ -30,8 +32,13 @@ const MOST: usize = 450;
 const ROUND: Duration = Duration::from_secs(10);
 /// How often everyone looks while nothing is heard.
 const POLL: Duration = Duration::from_secs(1);
-/// How long to wait before connecting anew.
+/// How many times that everyone looks anyway: nobody tells when a transaction ends that held events back.
+const CATCH_UP: u32 = 5;
+/// How long to wait before connecting anew, at first and at most.
 const AGAIN: Duration = Duration::from_millis(200);
+const LATER: Duration = Duration::from_secs(2);
+/// How long to wait after the server refused; asking more often would look like an attack.
+const REFUSED: Duration = Duration::from_secs(30);
 
 /// Wakes whoever waits, here and in other processes.
 #[derive(Clone)]
@@ -63,6 +70,11 @@ impl Heard {
     fn note(&self) {
         let now = u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX);
         self.own.store(now.max(1), Ordering::Relaxed);
+    }
+
+    /// What was heard counts for nothing until something is heard again.
+    fn forget(&self) {
+        self.own.store(0, Ordering::Relaxed);
     }
 
     fn is_recent(&self) -> bool {
@@ -117,11 +129,11 @@ impl Wakes {
     }
 }
 
-/// Lets everyone look from time to time while nothing is heard from other processes.
+/// Lets everyone look from time to time, and more often while nothing is heard from other processes.
 async fn poll(hub: Hub, heard: Arc<Heard>) {
-    loop {
+    for round in (1..=CATCH_UP).cycle() {
         sleep(POLL).await;
-        if !heard.is_recent() {
+        if round == CATCH_UP || !heard.is_recent() {
             hub.wake_all();
         }
     }
@@ -132,7 +144,7 @@ fn channel(config: &Config) -> String {
     format!("{}_wakes", config.schema)
 }
 
-/// What a message says: who sent it, then marks; all of them if there are none.
+/// What a message says: who sent it, then marks; a star for all of them.
 fn write(name: &str, marks: Option<&BTreeSet<Mark>>) -> String {
     match marks {
         None => format!("{name}:*"),
@@ -150,6 +162,10 @@ fn hear(text: &str, hub: &Hub, heard: &Heard) {
         heard.note();
     } else if marks == "*" {
         hub.wake_all();
+    } else if let Some((namespace, queue)) = marks.strip_prefix('+').and_then(|made| made.split_once('\n')) {
+        // A task that SQL made.
+        let topics = [Topic::Queue(queue.to_owned()), Topic::Category("task".to_owned())];
+        hub.wake(topics.iter().map(|topic| Mark::of(namespace, topic)));
     } else {
         let digits = marks.as_bytes().chunks(16).filter_map(|digits| std::str::from_utf8(digits).ok());
         hub.wake(digits.filter_map(|digits| u64::from_str_radix(digits, 16).ok()).map(Mark));
@@ -162,6 +178,7 @@ async fn listen(
     heard: Arc<Heard>,
     mut ready: Option<tokio::sync::oneshot::Sender<()>>,
 ) {
+    let mut pause = AGAIN;
     loop {
         let (heard_hub, listened) = (hub.clone(), Arc::clone(&heard));
         let said = move |message: AsyncMessage| {
@@ -169,40 +186,57 @@ async fn listen(
                 hear(note.payload(), &heard_hub, &listened);
             }
         };
-        if let Ok(connection) = connect(&config, said).await
-            && connection.batch(&format!("LISTEN {}", channel(&config))).await.is_ok()
-        {
-            if let Some(ready) = ready.take() {
-                let _ = ready.send(());
+        match open(&config, said, &heard).await {
+            Ok(connection) => {
+                if let Some(ready) = ready.take() {
+                    let _ = ready.send(());
+                }
+                pause = AGAIN;
+                hub.wake_all();
+                while !connection.is_closed() {
+                    sleep(AGAIN).await;
+                }
+                // Until it is open again, everyone looks.
+                heard.forget();
+                hub.wake_all();
             }
-            hub.wake_all();
-            while !connection.is_closed() {
-                sleep(AGAIN).await;
-            }
-            hub.wake_all();
+            Err(trouble) => sleep(wait(&mut pause, &trouble)).await,
         }
-        sleep(AGAIN).await;
     }
 }
 
+/// Listens, and sends a first message to itself.
+async fn open(
+    config: &Config,
+    said: impl FnMut(AsyncMessage) + Send + 'static,
+    heard: &Heard,
+) -> Result<Connection> {
+    let connection = connect(config, said).await?;
+    let channel = channel(config);
+    connection.in_time(connection.client().batch_execute(&format!("LISTEN {channel}"))).await?;
+    let text = write(&heard.name, Some(&BTreeSet::new()));
+    connection.query(sql!("notify"), vec![param(channel), param(text)]).await?;
+    Ok(connection)
+}
+
+/// How long to wait after something came to nothing: longer each time.
+fn wait(pause: &mut Duration, trouble: &Trouble) -> Duration {
+    let now = *pause;
+    *pause = (now * 2).min(LATER);
+    if trouble.is_refusal() { REFUSED } else { now }
+}
+
 async fn notify(config: Config, mut out: mpsc::UnboundedReceiver<Vec<Mark>>, heard: Arc<Heard>) {
-    let mut connection: Option<Connection> = None;
+    let (mut connection, mut pause): (Option<Connection>, _) = (None, AGAIN);
     // The first message shows that the way is open.
     let mut text = write(&heard.name, Some(&BTreeSet::new()));
     loop {
-        if connection.as_ref().is_none_or(Connection::is_closed) {
-            connection = connect(&config, drop).await.ok();
-        }
-        let sent = match &connection {
-            Some(db) => {
-                db.query(sql!("notify"), vec![param(channel(&config)), param(text.clone())]).await.is_ok()
-            }
-            None => false,
-        };
-        if !sent {
-            sleep(AGAIN).await;
+        if let Err(trouble) = send(&config, &mut connection, &text).await {
+            connection = None;
+            sleep(wait(&mut pause, &trouble)).await;
             continue;
         }
+        pause = AGAIN;
         text = match timeout(ROUND, out.recv()).await {
             Err(_) => write(&heard.name, Some(&BTreeSet::new())),
             Ok(None) => return,
@@ -215,6 +249,17 @@ async fn notify(config: Config, mut out: mpsc::UnboundedReceiver<Vec<Mark>>, hea
     }
 }
 
+/// Sends a message, on a new connection if there is none.
+async fn send(config: &Config, connection: &mut Option<Connection>, text: &str) -> Result<()> {
+    if connection.as_ref().is_none_or(Connection::is_closed) {
+        *connection = Some(connect(config, drop).await?);
+    }
+    if let Some(db) = connection {
+        db.query(sql!("notify"), vec![param(channel(config)), param(text.to_owned())]).await?;
+    }
+    Ok(())
+}
+
 /// All marks that came meanwhile; none if they are too many, or everyone is to be woken.
 fn gather(first: Vec<Mark>, out: &mut mpsc::UnboundedReceiver<Vec<Mark>>) -> Option<BTreeSet<Mark>> {
     let mut everyone = first.is_empty();
@@ -224,4 +269,25 @@ fn gather(first: Vec<Mark>, out: &mut mpsc::UnboundedReceiver<Vec<Mark>>) -> Opt
         all.extend(marks);
     }
     (!everyone && all.len() <= MOST).then_some(all)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_task_that_sql_made_wakes_its_queue_and_its_category_and_nobody_else() {
+        let hub = Hub::new();
+        let heard = Heard { began: Instant::now(), own: AtomicU64::new(0), name: "me".into() };
+        let queue = hub.register("n", &[Topic::Queue("q".into())]);
+        let category = hub.register("n", &[Topic::Category("task".into())]);
+        let other = hub.register("n", &[Topic::Queue("other".into())]);
+        hear("sql:+n\nq", &hub, &heard);
+        for waiter in [queue, category] {
+            timeout(Duration::from_secs(60), waiter.wait()).await.expect("it is woken");
+        }
+        let woken = timeout(Duration::from_millis(1), other.wait()).await;
+        assert!(woken.is_err(), "another queue is woken");
+        assert!(!heard.is_recent(), "that was not this process");
+    }
 }

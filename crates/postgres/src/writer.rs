@@ -19,7 +19,7 @@ use crate::namespaces::Namespaces;
 use crate::rows::read_first;
 use crate::sets;
 use crate::streams::{self, Withheld};
-use crate::transaction::{Scene, Transaction, load_key};
+use crate::transaction::{Scene, Transaction};
 use crate::values::Cells;
 use crate::wakes::Wakes;
 
@@ -37,8 +37,14 @@ const OLDER: Duration = Duration::from_millis(300);
 
 /// The writer finds everything by a key. While tables are young the server knows nothing of their size, and would keep
 /// plans that read them whole. Nor are plans made anew for each call: its statements have many parameters.
-const BY_KEY: &str = "SET enable_seqscan = off; SET enable_hashjoin = off; SET enable_mergejoin = off; \
-    SET enable_bitmapscan = off; SET enable_material = off; SET plan_cache_mode = force_generic_plan";
+const BY_KEY: &[&str] = &[
+    "enable_seqscan = off",
+    "enable_hashjoin = off",
+    "enable_mergejoin = off",
+    "enable_bitmapscan = off",
+    "enable_material = off",
+    "plan_cache_mode = force_generic_plan",
+];
 
 /// After so many transactions, and then after twice as many, plans are made anew: they remember how small tables were.
 const REPLAN: u64 = 64;
@@ -259,7 +265,7 @@ impl Desk {
     ) -> std::result::Result<Vec<Mark>, Failure> {
         if self.connection.as_ref().is_none_or(Connection::is_closed) {
             let connection = connect(&self.config, drop).await?;
-            connection.batch(BY_KEY).await?;
+            connection.set(BY_KEY).await?;
             let clock = connection.query(sql!("clock"), Vec::new()).await?;
             self.clock.hear(read_first(&clock, Cells::time)?.unwrap_or_default());
             self.connection = Some(connection);
@@ -268,15 +274,13 @@ impl Desk {
         self.transactions += 1;
         let Some(db) = &self.connection else { return Err(Trouble::Again.into()) };
         if self.transactions >= REPLAN && self.transactions.is_power_of_two() {
-            db.batch("DISCARD PLANS").await?;
+            db.replan().await?;
         }
         let namespace = group.first().map(|job| job.namespace().to_owned()).unwrap_or_default();
         let ns = self.namespaces.number(db, &namespace).await?;
         // Those who read what only the store knows may have been kept from it by others who have nothing to do with it.
         let bound = match tries {
-            1.. if group.iter().any(|job| job.is_alone()) => {
-                streams::horizon(db, load_key(&self.config.schema, &namespace)).await?
-            }
+            1.. if group.iter().any(|job| job.is_alone()) => streams::horizon(db, ns).await?,
             _ => None,
         };
         let mut scene = Scene {

@@ -23,6 +23,7 @@ fn main() -> ExitCode {
             ),
             test("a_newer_schema_is_refused_with_a_hint", a_newer_schema_is_refused_with_a_hint),
             test("an_old_schema_is_refused_unless_migration_is_allowed", an_old_schema_is_refused),
+            test("a_newer_schema_that_needs_no_more_is_worked_with", a_newer_schema_that_needs_no_more),
             test("events_are_neither_changed_nor_deleted", events_are_neither_changed_nor_deleted),
             test("every_statement_can_be_prepared", every_statement_can_be_prepared),
             test("positions_go_on_in_another_cluster", positions_go_on_in_another_cluster),
@@ -82,12 +83,41 @@ async fn a_newer_schema_is_refused_with_a_hint() {
     assert!(error.hint_text().is_some_and(|hint| hint.contains("release")), "{error}");
 }
 
+async fn a_newer_schema_that_needs_no_more() {
+    let config = common::config();
+    drop(Postgres::open(config.clone()).await.expect("it opens"));
+    let known: i64 = client()
+        .await
+        .query_one(&format!("SELECT max(version) FROM {}.schema_versions", config.schema), &[])
+        .await
+        .expect("asked")
+        .get(0);
+    let later = |version: i64, needs: i64| {
+        format!(
+            "INSERT INTO {}.schema_versions (version, name, needs) VALUES ({version}, 'later', {needs})",
+            config.schema
+        )
+    };
+    client().await.batch_execute(&later(known + 1, known)).await.expect("noted");
+    let store = Postgres::open(config.clone()).await.expect("it opens");
+    append(&store, "s/1").await.expect("it writes");
+    let migration = store.migrate(false).await.expect("nothing is to be done");
+    assert!(migration.steps.is_empty() && i64::from(migration.to) == known + 1, "{migration:?}");
+    client().await.batch_execute(&later(known + 2, known + 2)).await.expect("noted");
+    let error = Postgres::open(config.clone()).await.expect_err("refused");
+    assert_eq!(error.code(), "unsupported", "{error}");
+}
+
 async fn an_old_schema_is_refused() {
     let config = common::config();
     let mut unchanged = config.clone();
     unchanged.migrate = false;
     let error = Postgres::open(unchanged.clone()).await.expect_err("refused");
     assert_eq!(error.code(), "unsupported", "{error}");
+    assert!(error.to_string().contains("initial"), "it tells what is to be done: {error}");
+    let made = "SELECT count(*) FROM pg_namespace WHERE nspname = $1";
+    let made: i64 = client().await.query_one(made, &[&config.schema]).await.expect("asked").get(0);
+    assert_eq!(made, 0, "nothing was made");
     drop(Postgres::open(config).await.expect("it opens"));
     Postgres::open(unchanged).await.expect("it opens now");
 }

@@ -41,21 +41,30 @@ impl Store {
         }
     }
 
-    /// A URL without the password that may be in it.
+    /// A URL without the password that may be in it, or the command that prints one. What looks odd is rather hidden.
     ///
     /// ```
     /// use statehold::Store;
     ///
     /// assert_eq!(Store::masked("postgres://me:se@cret@host:5432/db"), "postgres://me:***@host:5432/db");
+    /// assert_eq!(Store::masked("postgres://me:sec/r?t@host/db"), "postgres://me:***@host/db");
+    /// assert_eq!(Store::masked("postgres://host/db?password=secret&a=b"), "postgres://host/db?password=***&a=b");
     /// assert_eq!(Store::masked("redis://:secret@host"), "redis://:***@host");
     /// assert_eq!(Store::masked("sqlite:a@b:c.db"), "sqlite:a@b:c.db");
     /// ```
     pub fn masked(url: &str) -> String {
         let Some((scheme, rest)) = url.split_once("://") else { return url.to_owned() };
-        let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
-        let Some((user, host)) = authority.rsplit_once('@') else { return url.to_owned() };
-        let user = user.split_once(':').map_or(user, |(name, _)| name);
-        format!("{scheme}://{user}:***@{host}{path}")
+        let user = rest.find('@').map_or(0, |first| {
+            let host = &rest[first..];
+            first + host[..host.find(['/', '?']).unwrap_or(host.len())].rfind('@').unwrap_or(0)
+        });
+        let (user, place) = rest.split_at(user);
+        let user = match user.split_once(':') {
+            _ if user.is_empty() => String::new(),
+            Some((name, _)) => format!("{name}:***"),
+            None => format!("{}:***", masked_query(user)),
+        };
+        format!("{scheme}://{user}{}", masked_query(place))
     }
 
     /// Opens it.
@@ -66,4 +75,16 @@ impl Store {
             Self::Postgres(config) => Arc::new(Postgres::open(*config).await?),
         })
     }
+}
+
+/// The rest of a URL, without the values of parameters that are about passwords, but for the file that one is in.
+fn masked_query(text: &str) -> String {
+    let Some((place, query)) = text.split_once('?') else { return text.to_owned() };
+    let masked = query.split('&').map(|parameter| match parameter.split_once('=') {
+        Some((name, _)) if name != "password_file" && (name.contains("pass") || name.contains('%')) => {
+            format!("{name}=***")
+        }
+        _ => parameter.to_owned(),
+    });
+    format!("{place}?{}", masked.collect::<Vec<_>>().join("&"))
 }

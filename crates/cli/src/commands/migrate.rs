@@ -19,12 +19,16 @@ pub(crate) struct Migrate {
 pub(crate) async fn run(common: &Common, args: &Migrate) -> Result<Exit> {
     let url = common.url()?;
     let mut store = common.store()?;
-    if let Store::Sqlite(config) = &mut store {
-        config.migrate = !args.dry_run;
-        if args.dry_run && !config.path.exists() {
-            let message = format!("{} is not there yet", Store::masked(&url));
-            return Err(Error::new(statehold::ErrorKind::NotFound, message)
-                .hint("run it without --dry-run to make it"));
+    match &mut store {
+        Store::Memory => {}
+        Store::Postgres(config) => config.migrate = !args.dry_run,
+        Store::Sqlite(config) => {
+            config.migrate = !args.dry_run;
+            if args.dry_run && !config.path.exists() {
+                let message = format!("{} is not there yet", Store::masked(&url));
+                return Err(Error::new(statehold::ErrorKind::NotFound, message)
+                    .hint("run it without --dry-run to make it"));
+            }
         }
     }
     let hold = Statehold::on(store.open().await?);

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use clap::Args;
 use statehold::worker::{Failure, Job, Outcome, Stopping, Worker};
-use statehold::{Error, Result, Seconds, Statehold};
+use statehold::{Error, Result, Seconds, Statehold, Store};
 
 use crate::args;
 use crate::process::{self, Signals};
@@ -110,7 +110,6 @@ pub(crate) struct Work {
 }
 
 /// How tasks are worked on.
-#[derive(Debug)]
 struct Recipe {
     program: PathBuf,
     arguments: Vec<String>,
@@ -121,9 +120,9 @@ struct Recipe {
 }
 
 /// Works until it is told to stop, or until nothing is left to do.
-pub(crate) async fn run(hold: &Statehold, work: &Work, json: bool) -> Result<Exit> {
+pub(crate) async fn run(hold: &Statehold, work: &Work, store: &str, json: bool) -> Result<Exit> {
     let handler = Handler {
-        recipe: recipe(hold, work).await?,
+        recipe: recipe(work, store)?,
         tell: Tell::new(json),
         stopping: Stopping::new(),
         trouble: Mutex::default(),
@@ -155,31 +154,34 @@ pub(crate) async fn run(hold: &Statehold, work: &Work, json: bool) -> Result<Exi
 }
 
 /// Everything about the program that can be known before anything is claimed.
-async fn recipe(hold: &Statehold, work: &Work) -> Result<Recipe> {
+fn recipe(work: &Work, store: &str) -> Result<Recipe> {
     let (program, arguments) = work.command.split_first().ok_or_else(|| Error::invalid("", "no program"))?;
     let program = process::find(program)?;
     Ok(Recipe {
         program,
         arguments: arguments.to_vec(),
-        store: store_url(hold).await?,
+        store: store_url(store)?,
         kill_after: work.kill_after.into(),
         delay: work.delay.into(),
         permanent: work.permanent.clone(),
     })
 }
 
-/// The store as a program finds it, wherever that goes.
-async fn store_url(hold: &Statehold) -> Result<String> {
-    let store = hold.backend().health().await?.store;
-    if store == "memory:" {
-        let message = "nobody else can put tasks into `memory:`, so there is nothing to work on";
-        return Err(Error::invalid("store", message)
-            .hint("give a store that is shared, as in --store sqlite:state.db"));
+/// The store as a program finds it, wherever that goes. It may have a secret in it.
+fn store_url(url: &str) -> Result<String> {
+    match Store::parse(url)? {
+        Store::Memory => {
+            let message = "nobody else can put tasks into `memory:`, so there is nothing to work on";
+            Err(Error::invalid("store", message)
+                .hint("give a store that is shared, as in --store sqlite:state.db"))
+        }
+        Store::Sqlite(config) => {
+            let path = std::path::absolute(&config.path)
+                .map_err(|e| Error::unavailable("the current folder is gone").caused_by(e))?;
+            Ok(format!("sqlite:{}", path.display()))
+        }
+        Store::Postgres(_) => Ok(url.to_owned()),
     }
-    let Some(path) = store.strip_prefix("sqlite:") else { return Ok(store) };
-    let path = std::path::absolute(path)
-        .map_err(|e| Error::unavailable("the current folder is gone").caused_by(e))?;
-    Ok(format!("sqlite:{}", path.display()))
 }
 
 fn worker(hold: &Statehold, work: &Work, handler: &Arc<Handler>) -> Worker {
@@ -208,7 +210,6 @@ fn worker(hold: &Statehold, work: &Work, handler: &Arc<Handler>) -> Worker {
 }
 
 /// What all attempts share.
-#[derive(Debug)]
 struct Handler {
     recipe: Recipe,
     tell: Tell,

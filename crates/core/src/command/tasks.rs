@@ -20,7 +20,8 @@ use crate::model::{Backoff, Labels, OnTimeout, Task, TaskError, TaskId, Token, W
 ///   `conflict` if it was another; with `on_duplicate: return` it answers the existing one either
 ///   way. They are looked up in this order: idempotency key, child key, id.
 /// - Two requests are the same if all fields but `id`, `run_at`, `expires_at`, `traceparent`,
-///   `on_duplicate` and `on_busy` are equal as JSON values, before defaults are filled in.
+///   `on_duplicate` and `on_busy` are equal as JSON values, before defaults are filled in. A task that was
+///   made inside the store, without a request, is the same as any.
 /// - A dependency that does not exist, or a parent that does not exist, is `not_found`. A terminal
 ///   parent is `conflict`. A dependency on the task itself or on an ancestor is `invalid`; so are
 ///   more than 64 levels of parents. Both may have been created earlier in the same batch.

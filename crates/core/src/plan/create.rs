@@ -99,7 +99,8 @@ pub(super) fn judge(
 }
 
 fn judge_known(batch: &Prepared, create: &TaskCreate, key: String, row: &TaskRow) -> Planned<()> {
-    let same = Some(row.request) == batch.create_request(id_of(create));
+    let same =
+        row.request == RequestHash::UNKNOWN || Some(row.request) == batch.create_request(id_of(create));
     if same || create.on_duplicate == Some(OnDuplicate::Return) {
         return Ok(());
     }

@@ -3,17 +3,13 @@
 #![allow(dead_code, reason = "each target uses a part of it")]
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::future::Future;
 use std::hash::{BuildHasher as _, RandomState};
-use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdin, Command, ExitCode, ExitStatus, Stdio};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::process::Command;
 use std::time::Duration;
 
-use libtest_mimic::{Arguments, Trial};
 use serde_json::{Value, json};
 use statehold_core::batch::{Batch, Replies};
 use statehold_core::command::{DocumentPut, EntrySet, NewEvent, StreamAppend, TaskCreate};
