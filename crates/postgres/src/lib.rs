@@ -363,9 +363,7 @@ impl Backend for Postgres {
         let (durable, old): (bool, u64) = read.unwrap_or_default();
         let mut notes = Vec::new();
         if old > 0 {
-            notes.push(format!(
-                "{old} transactions have been open for long; they hold back who reads categories"
-            ));
+            notes.push(format!("{old} transactions have been open for long; they keep VACUUM from its work"));
         }
         Ok(Health {
             store: self.0.config.to_string(),

@@ -13,7 +13,7 @@ use statehold_conformance::process::{self, Process, given, say};
 use statehold_conformance::{named, postgres};
 use statehold_core::backend::Push;
 use statehold_core::call::GroupRead;
-use statehold_core::command::{EntrySet, NewEvent, StreamAppend};
+use statehold_core::command::{EntrySet, NewEvent, StreamAppend, TaskCreate};
 use statehold_core::model::Source;
 use statehold_core::query::{CategoryCursor, CategoryFrom, CategoryRead, ReadFrom, StreamRead};
 use statehold_core::wake::Topic;
@@ -29,7 +29,8 @@ fn main() -> ExitCode {
     postgres::with_server(|| {
         process::run(
             named![
-                an_idle_transaction_neither_stalls_writers_nor_makes_a_category_skip,
+                an_idle_transaction_of_others_neither_stalls_writers_nor_holds_a_category_back,
+                a_task_made_in_an_open_transaction_is_not_skipped,
                 a_lost_listener_loses_no_wake,
                 a_way_that_is_shut_is_told_and_polled,
                 two_processes_see_each_others_events_live,
@@ -73,7 +74,7 @@ async fn read(store: &Postgres, cursor: &mut Option<CategoryCursor>) -> Vec<(Str
     page.events.into_iter().map(|event| (event.stream.to_string(), event.seq)).collect()
 }
 
-fn an_idle_transaction_neither_stalls_writers_nor_makes_a_category_skip() {
+fn an_idle_transaction_of_others_neither_stalls_writers_nor_holds_a_category_back() {
     run(async {
         let config = common::config();
         let stores = join_all((0..2).map(|_| Postgres::open(config.clone()))).await;
@@ -95,27 +96,16 @@ fn an_idle_transaction_neither_stalls_writers_nor_makes_a_category_skip() {
             join_all((0..6).map(|writer| tokio::spawn(write(writer)))).await;
             seen.extend(read(&stores[round % 2], &mut cursor).await);
         }
-        assert_eq!(
-            seen,
-            [("s/before".to_owned(), 1)],
-            "what may still be preceded by something is held back"
-        );
-        let group = GroupRead::new("n", "g", Source::Category("s".into()), "c");
+        assert_eq!(seen.len(), 361, "somebody else's transaction holds nothing back");
+        let group = GroupRead { limit: 1000, ..GroupRead::new("n", "g", Source::Category("s".into()), "c") };
         let given = timeout(PATIENCE, stores[0].group_read(group)).await.expect("it answers").expect("read");
-        assert_eq!(given.events.len(), 1);
-        // Streams alone hold nothing back.
-        let stream =
-            StreamRead { stream: "s/0".parse().expect("a name"), from: ReadFrom::Oldest, limit: 1000 };
-        assert_eq!(stores[1].stream_read("n", &stream).await.expect("read").events.len(), 60);
+        assert_eq!(given.events.len(), 361);
         until("health tells of it", async || {
             let notes = stores[0].health().await.expect("healthy").notes;
             notes.iter().any(|note| note.contains("open for long"))
         })
         .await;
         idle.batch_execute("ROLLBACK").await.expect("ended");
-        while seen.len() < 361 {
-            seen.extend(read(&stores[0], &mut cursor).await);
-        }
         let mut heads: BTreeMap<String, u64> = BTreeMap::new();
         for (stream, seq) in seen {
             let head = heads.entry(stream.clone()).or_default();
@@ -123,6 +113,49 @@ fn an_idle_transaction_neither_stalls_writers_nor_makes_a_category_skip() {
             assert_eq!(seq, *head, "{stream} is out of its order");
         }
         assert_eq!(heads.values().sum::<u64>(), 361);
+    });
+}
+
+/// The kinds of the tasks that the category of tasks tells of, from where the last look ended.
+async fn created(store: &Postgres, cursor: &mut Option<CategoryCursor>) -> Vec<String> {
+    let from = cursor.clone().map_or(CategoryFrom::Oldest, CategoryFrom::After);
+    let read = CategoryRead { category: "task".into(), from, limit: 1000 };
+    let page = timeout(PATIENCE, store.category_read("n", &read)).await.expect("it answers").expect("read");
+    *cursor = Some(page.cursor);
+    let data = page.events.into_iter().filter_map(|event| event.data);
+    let kind = |data: Json| data.to::<BTreeMap<String, String>>().expect("data")["kind"].clone();
+    data.map(kind).collect()
+}
+
+fn a_task_made_in_an_open_transaction_is_not_skipped() {
+    run(async {
+        let config = common::config();
+        let store = Postgres::open(config.clone()).await.expect("it opens");
+        let create = async |kind: &str| {
+            let (batch, _) = Batch::of("n", TaskCreate::new(kind));
+            store.apply(batch.prepare().expect("good")).await.expect("created");
+        };
+        let open = admin().await;
+        let sql = format!("SELECT {}.create_task('open', namespace => 'n')", config.schema);
+        let mut cursor = None;
+        // The transaction has its number long before it makes a task.
+        open.batch_execute("BEGIN; SELECT pg_current_xact_id()").await.expect("begun");
+        create("first").await;
+        assert_eq!(created(&store, &mut cursor).await, ["first"]);
+        open.batch_execute(&sql).await.expect("created");
+        create("second").await;
+        let none: [String; 0] = [];
+        assert_eq!(created(&store, &mut cursor).await, none, "what may still be preceded is held back");
+        open.batch_execute("COMMIT").await.expect("committed");
+        let mut seen = Vec::new();
+        while seen.len() < 2 {
+            seen.extend(created(&store, &mut cursor).await);
+        }
+        seen.sort();
+        assert_eq!(seen, ["open", "second"]);
+        let late = format!("BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT pg_current_xact_id(); {sql}");
+        let refused = open.batch_execute(&late).await.expect_err("its place cannot be told");
+        assert_eq!(refused.code().map(|code| code.code().to_owned()).as_deref(), Some("25001"));
     });
 }
 
