@@ -27,6 +27,7 @@ use crate::model::{Backoff, Labels, OnTimeout, Task, TaskError, TaskId, Token, W
 /// - With `on_busy: reject`, any non-terminal task with the same `exclusive_key` refuses it as `held`.
 /// - The parent counts it among its open children.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields, default)]
 pub struct TaskCreate {
     /// The id, generated if left out.
@@ -104,6 +105,7 @@ pub struct TaskCreate {
 
 /// What a create does when its key is known with another request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum OnDuplicate {
     /// Refuses.
@@ -115,6 +117,7 @@ pub enum OnDuplicate {
 
 /// What a create does when its exclusive key is busy.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum OnBusy {
     /// Waits in line.
@@ -126,6 +129,7 @@ pub enum OnBusy {
 
 /// The reply of `task.create`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Created {
     /// The task, new or known.
     pub task: Task,
@@ -264,6 +268,7 @@ impl TaskCreate {
 /// - The task is `running`, its attempt counts one more, and the reply carries a new token.
 /// - Two starts of the same exclusive key in one batch are `invalid`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct TaskStart {
     /// Which task.
@@ -300,6 +305,7 @@ impl TaskStart {
 /// - `progress` replaces the last one. `revision` does not change and no event is written.
 /// - The reply tells whether someone asked the task to stop.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct TaskRenew {
     /// Which task.
@@ -316,6 +322,7 @@ pub struct TaskRenew {
 
 /// The reply of `task.renew`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Renewed {
     /// When the lease ends now.
     pub expires_at: Option<Timestamp>,
@@ -338,6 +345,7 @@ impl TaskRenew {
 /// - Its exclusive key is freed, dependents without another open dependency become `pending`, and a
 ///   parent that waits for its children becomes `pending` when this was the last open one.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct TaskComplete {
     /// Which task.
@@ -364,6 +372,7 @@ impl TaskComplete {
 /// - A failed or cancelled task fails its blocked dependents, and theirs, and counts as ended for a
 ///   parent that waits.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct TaskFail {
     /// Which task.
@@ -396,6 +405,7 @@ impl TaskFail {
 /// - The task must be leased.
 /// - It is `pending` at `run_at`, or now; `cancelled` if someone asked it to stop.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct TaskRelease {
     /// Which task.
@@ -417,6 +427,7 @@ pub struct TaskRelease {
 /// - After `timeout_seconds` it goes on, resumed by the timeout, or fails with code `wait_timeout`.
 /// - `resumed_by` is cleared, and set when the wait ends.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct TaskSuspend {
     /// Which task.
@@ -449,6 +460,7 @@ impl TaskSuspend {
 /// - A task that waits for this name becomes `pending` with the signal as `resumed_by`. Otherwise the
 ///   signal is kept, first in first out per name, for a later suspend.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct TaskSignal {
     /// Which task.
@@ -476,6 +488,7 @@ impl TaskSignal {
 ///   its owner is fenced. Any other task is `cancelled` now.
 /// - With `children`, the same happens to every open descendant.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct TaskCancel {
     /// Which task.
@@ -495,6 +508,7 @@ pub struct TaskCancel {
 /// - It is `pending` now and its owner is fenced; it counts for nothing. If someone asked it to stop, it
 ///   is `cancelled`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct TaskEvict {
     /// Which task.
@@ -510,6 +524,7 @@ pub struct TaskEvict {
 ///   A dependency that was purged is not waited for.
 /// - With `with_dependents`, every task that failed because this one did is `blocked` again, and so on.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct TaskRetry {
     /// Which task.
@@ -526,6 +541,7 @@ pub struct TaskRetry {
 /// - It is `pending`, or `blocked` while a dependency is not completed; if one failed or was cancelled
 ///   meanwhile, it then fails as its dependents do.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct TaskPromote {
     /// Which task.
@@ -538,6 +554,7 @@ pub struct TaskPromote {
 /// - Any other status is `invalid_transition`.
 /// - A parked task does not expire and is not judged when its dependencies end; promoting it does both.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct TaskPark {
     /// Which task.
@@ -555,6 +572,7 @@ pub struct TaskPark {
 /// - `metadata` and `labels` are merged shallowly; null removes. Other fields replace what was there.
 /// - More than 64 labels, or metadata of more than 1 MiB, after the merge are `too_large`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct TaskAmend {
     /// Which task.
@@ -597,6 +615,7 @@ impl TaskAmend {
 /// - The task, its kept signals and its stream are gone; its idempotency and child keys are free. The act
 ///   is written to the audit stream.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct TaskPurge {
     /// Which task.

@@ -49,6 +49,7 @@ pub type Labels = BTreeMap<String, String>;
 
 /// A task as a caller sees it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Task {
     /// Its id.
     pub id: TaskId,
@@ -136,6 +137,7 @@ pub type Progress = Json;
 
 /// Why a task did not succeed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct TaskError {
     /// For people.
@@ -158,10 +160,12 @@ impl TaskError {
 
 /// Who has a running task, and until when.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Lease {
     /// Who.
     pub owner: String,
-    /// The proof, for the owner's writes.
+    /// The proof, for the owner's writes; left out for others.
+    #[serde(default, skip_serializing_if = "Token::is_hidden")]
     pub token: Token,
     /// When this attempt began.
     pub started_at: Timestamp,
@@ -173,6 +177,7 @@ pub struct Lease {
 
 /// How long a task waits before its next try: `initial · factorⁿ`, at most `max`, ±10 %.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields, default)]
 pub struct Backoff {
     /// After the first failure.
@@ -207,6 +212,7 @@ impl Backoff {
 
 /// What a suspended task waits for, and what happens if it does not come.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Waiting {
     /// The awaited.
     #[serde(rename = "for")]
@@ -219,6 +225,7 @@ pub struct Waiting {
 
 /// Something a task can wait for.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum WaitFor {
     /// A signal with this name.
@@ -231,6 +238,7 @@ pub enum WaitFor {
 
 /// Which children are awaited.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Children {
     /// Every one.
@@ -239,6 +247,7 @@ pub enum Children {
 
 /// What happens to a waiting task at its deadline.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum OnTimeout {
     /// It goes on, resumed by the timeout.
