@@ -19,6 +19,10 @@ pub(crate) mod env {
     pub(crate) const ACTOR: &str = "STATEHOLD_ACTOR";
     /// Where the configuration file is, if not `statehold.toml` in the current folder.
     pub(crate) const CONFIG: &str = "STATEHOLD_CONFIG";
+    /// Where the server listens.
+    pub(crate) const LISTEN: &str = "STATEHOLD_LISTEN";
+    /// A file with the first token of a server.
+    pub(crate) const BOOTSTRAP: &str = "STATEHOLD_BOOTSTRAP_TOKEN_FILE";
     /// The task that the program which runs this works on.
     pub(crate) const TASK_ID: &str = "STATEHOLD_TASK_ID";
     /// The token of its lease.

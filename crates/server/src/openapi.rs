@@ -17,23 +17,36 @@ use crate::access::Rule;
 use crate::problem::Written;
 use crate::route::{Kind, Param, Route, Shape};
 
-/// The problems that every route under a token can answer.
-const PROBLEMS: [(StatusCode, &str); 12] = [
-    (StatusCode::BAD_REQUEST, "`invalid`: the request itself is wrong."),
-    (StatusCode::UNAUTHORIZED, "`unauthenticated`: a token is needed, or the one that came is not good."),
-    (StatusCode::FORBIDDEN, "`forbidden`: the token is not for this."),
-    (StatusCode::NOT_FOUND, "`not_found`: what the request names is not there."),
+/// The problems that a route can answer, each with its name among the responses.
+const PROBLEMS: [(StatusCode, &str, &str); 12] = [
+    (StatusCode::BAD_REQUEST, "Invalid", "`invalid`: the request itself is wrong."),
+    (StatusCode::UNAUTHORIZED, "Unauthenticated", "`unauthenticated`: a token is needed, or another one."),
+    (StatusCode::FORBIDDEN, "Forbidden", "`forbidden`: the token is not for this."),
+    (StatusCode::NOT_FOUND, "NotFound", "`not_found`: what the request names is not there."),
     (
         StatusCode::CONFLICT,
+        "Conflict",
         "`conflict`, `held`, `fenced` or `invalid_transition`: what is there does not allow it.",
     ),
-    (StatusCode::GONE, "`compacted`: what came after this cursor was trimmed."),
-    (StatusCode::PRECONDITION_FAILED, "`precondition_failed`: the revision is another one."),
-    (StatusCode::PAYLOAD_TOO_LARGE, "`too_large`: a bound was passed."),
-    (StatusCode::TOO_MANY_REQUESTS, "`too_many_requests`: this caller sends too much."),
-    (StatusCode::NOT_IMPLEMENTED, "`unsupported`: this store cannot do it."),
-    (StatusCode::SERVICE_UNAVAILABLE, "`unavailable`: the store cannot be reached; try again."),
-    (StatusCode::GATEWAY_TIMEOUT, "`timeout`: the outcome is unknown; repeat it with the same key."),
+    (StatusCode::GONE, "Compacted", "`compacted`: what came after this cursor was trimmed."),
+    (
+        StatusCode::PRECONDITION_FAILED,
+        "PreconditionFailed",
+        "`precondition_failed`: the revision is another one.",
+    ),
+    (StatusCode::PAYLOAD_TOO_LARGE, "TooLarge", "`too_large`: a bound was passed."),
+    (StatusCode::TOO_MANY_REQUESTS, "TooManyRequests", "`too_many_requests`: this caller sends too much."),
+    (StatusCode::NOT_IMPLEMENTED, "Unsupported", "`unsupported`: this store cannot do it."),
+    (
+        StatusCode::SERVICE_UNAVAILABLE,
+        "Unavailable",
+        "`unavailable`: the store cannot be reached; try again.",
+    ),
+    (
+        StatusCode::GATEWAY_TIMEOUT,
+        "Timeout",
+        "`timeout`: the outcome is unknown; repeat it with the same key.",
+    ),
 ];
 
 /// The description of routes, as JSON.
@@ -52,8 +65,16 @@ pub(crate) fn describe(routes: &[Route]) -> String {
         paths = paths.path(&route.path, item);
     }
     let bearer = HttpBuilder::new().scheme(HttpAuthScheme::Bearer).build();
+    let problems = PROBLEMS.iter().map(|(_, name, about)| {
+        let problem = ContentBuilder::new().schema(Some(Ref::from_schema_name("Problem"))).build();
+        (
+            *name,
+            ResponseBuilder::new().description(*about).content("application/problem+json", problem).build(),
+        )
+    });
     let components = ComponentsBuilder::new()
         .schemas_from_iter(schemas)
+        .responses_from_iter(problems)
         .security_scheme("token", SecurityScheme::Http(bearer))
         .build();
     let info = InfoBuilder::new()
@@ -231,8 +252,8 @@ fn body(route: &Route) -> Option<utoipa::openapi::request_body::RequestBody> {
     Some(body.build())
 }
 
-fn responses(route: &Route) -> Vec<(StatusCode, Response)> {
-    let mut all = Vec::new();
+fn responses(route: &Route) -> Vec<(StatusCode, RefOr<Response>)> {
+    let mut all: Vec<(StatusCode, RefOr<Response>)> = Vec::new();
     for (status, shape) in &route.answers {
         let mut response = ResponseBuilder::new().description(status.canonical_reason().unwrap_or_default());
         if let Some(shape) = shape {
@@ -248,19 +269,19 @@ fn responses(route: &Route) -> Vec<(StatusCode, Response)> {
                 HeaderBuilder::new().description(Some("`true` if this is the answer of an earlier request."));
             response = response.header("Idempotency-Replayed", replayed.schema(Some(text(None))).build());
         }
-        all.push((*status, response.build()));
+        all.push((*status, response.build().into()));
     }
     if let Some(media) = route.raw.filter(|_| !route.is_mutation()) {
         let content = ContentBuilder::new().schema(Some(text(None))).build();
-        all.push((StatusCode::OK, ResponseBuilder::new().description("OK").content(media, content).build()));
+        all.push((
+            StatusCode::OK,
+            ResponseBuilder::new().description("OK").content(media, content).build().into(),
+        ));
     }
     let problems = if route.rule == Rule::Open { &PROBLEMS[..1] } else { &PROBLEMS[..] };
-    for (status, about) in problems {
+    for (status, name, _) in problems {
         if all.iter().all(|(is, _)| is != status) {
-            let problem = ContentBuilder::new().schema(Some(Ref::from_schema_name("Problem"))).build();
-            let response =
-                ResponseBuilder::new().description(*about).content("application/problem+json", problem);
-            all.push((*status, response.build()));
+            all.push((*status, Ref::from_response_name(*name).into()));
         }
     }
     all

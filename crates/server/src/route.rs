@@ -89,6 +89,11 @@ impl Shape {
         Self { schema: RefOr::Ref(utoipa::openapi::Ref::from_schema_name(T::name())), schemas }
     }
 
+    /// The shape of a type that is made of items, whose name alone would not tell of what.
+    fn of_items<L: ToSchema, T: ToSchema>() -> Self {
+        Self { schema: L::schema(), schemas: Self::of::<T>().schemas }
+    }
+
     /// The shape of a type without some fields, which a path says.
     fn without<T: ToSchema>(fields: &[String]) -> Self {
         let mut schemas = Vec::new();
@@ -241,6 +246,12 @@ impl Route {
     /// What it answers.
     pub(crate) fn answers<T: ToSchema>(mut self, status: StatusCode) -> Self {
         self.answers.push((status, Some(Shape::of::<T>())));
+        self
+    }
+
+    /// What it answers, a list `L` of items `T`.
+    pub(crate) fn lists<L: ToSchema, T: ToSchema>(mut self) -> Self {
+        self.answers.push((StatusCode::OK, Some(Shape::of_items::<L, T>())));
         self
     }
 

@@ -49,6 +49,7 @@ pub struct DocumentPut {
     pub expect: Expect,
     /// Filterable text.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[cfg_attr(feature = "openapi", schema(value_type = BTreeMap<String, String>))]
     pub labels: Labels,
     /// The version of the schema that the body follows.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -46,6 +46,7 @@ pub struct TaskCreate {
     pub metadata: Option<Json>,
     /// Filterable text.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    #[cfg_attr(feature = "openapi", schema(value_type = BTreeMap<String, String>))]
     pub labels: Labels,
     /// Lower goes first; 0 if left out.
     #[serde(skip_serializing_if = "Option::is_none")]

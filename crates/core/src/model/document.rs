@@ -22,6 +22,7 @@ pub struct Document {
     /// The version of the schema that the body follows.
     pub schema_version: Option<u32>,
     /// Filterable text.
+    #[cfg_attr(feature = "openapi", schema(value_type = BTreeMap<String, String>))]
     pub labels: Labels,
     /// A JSON body.
     #[serde(default, deserialize_with = "super::given", skip_serializing_if = "Option::is_none")]

@@ -74,6 +74,7 @@ pub struct Task {
     /// Free data, merged shallowly by amend.
     pub metadata: Option<Json>,
     /// Filterable text.
+    #[cfg_attr(feature = "openapi", schema(value_type = BTreeMap<String, String>))]
     pub labels: Labels,
     /// The conversation it belongs to.
     pub thread: Option<String>,

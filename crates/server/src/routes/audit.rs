@@ -1,6 +1,6 @@
 //! What operators, orchestrators and admins did.
 
-use axum::http::{Method, StatusCode};
+use axum::http::Method;
 use statehold_core::model::{AUDIT_CATEGORY, Event};
 use statehold_core::query::Page;
 
@@ -20,11 +20,11 @@ pub(super) fn routes() -> [Route; 2] {
             read,
         )
         .query(&[AFTER, LIMIT])
-        .answers::<Page<Event>>(StatusCode::OK)
+        .lists::<Page<Event>, Event>()
         .live(),
         Route::outside(Method::GET, "/v1/audit", Rule::Administer, "What was done to tokens.", read)
             .query(&[AFTER, LIMIT])
-            .answers::<Page<Event>>(StatusCode::OK)
+            .lists::<Page<Event>, Event>()
             .live(),
     ]
 }

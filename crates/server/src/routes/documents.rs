@@ -88,7 +88,7 @@ pub(super) fn routes() -> Vec<Route> {
                     ]
                 },
             )
-            .answers::<Page<Document>>(StatusCode::OK),
+            .lists::<Page<Document>, Document>(),
         Route::new(
             Method::PUT,
             content,

@@ -14,7 +14,7 @@ pub(super) fn routes() -> [Route; 2] {
     [
         Route::new(Method::GET, "/entries", Rule::Read, "Lists entries.", list)
             .query(&[PREFIX, LIMIT, CURSOR])
-            .answers::<Page<Entry>>(StatusCode::OK),
+            .lists::<Page<Entry>, Entry>(),
         Route::new(Method::GET, "/entries/{key}", Rule::Read, "An entry, as soon as it is there.", get)
             .query(&[WAIT])
             .answers::<Entry>(StatusCode::OK),

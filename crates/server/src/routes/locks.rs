@@ -36,7 +36,7 @@ pub(super) fn routes() -> Vec<Route> {
         Route::command::<LockForceRelease>(Method::POST, "/locks/{key}/force-release"),
         Route::new(Method::GET, "/locks", Rule::Read, "Lists locks that are held.", list)
             .query(const { &[PREFIX, Param::new("key", Kind::Text, "Only the lock of this key."), LIMIT, CURSOR] })
-            .answers::<Page<Lock>>(StatusCode::OK),
+            .lists::<Page<Lock>, Lock>(),
         Route::new(Method::GET, "/locks/{key}", Rule::Read, "A lock that is held.", get)
             .answers::<Lock>(StatusCode::OK),
     ]

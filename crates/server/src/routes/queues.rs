@@ -15,7 +15,7 @@ use crate::route::Route;
 pub(super) fn routes() -> [Route; 3] {
     [
         Route::new(Method::GET, "/queues", Rule::Read, "All queues, with depth, rate and who polls.", list)
-            .answers::<Page<QueueInfo>>(StatusCode::OK),
+            .lists::<Page<QueueInfo>, QueueInfo>(),
         Route::new(Method::GET, "/queues/{queue}", Rule::Read, "A queue.", get)
             .answers::<QueueInfo>(StatusCode::OK),
         Route::command::<QueueSet>(Method::PATCH, "/queues/{queue}").example(json!({ "paused": true })),

@@ -1,6 +1,6 @@
 //! Streams and categories: appended to, read, followed, trimmed.
 
-use axum::http::{Method, StatusCode};
+use axum::http::Method;
 use serde::Serialize;
 use serde_json::json;
 use statehold::{Error, Result, StreamName};
@@ -35,14 +35,14 @@ pub(super) fn routes() -> Vec<Route> {
             .example(json!({ "events": [{ "type": "step", "data": { "n": 1 } }], "expect_seq": 0 })),
         Route::new(Method::GET, events, Rule::Read, "The events of a stream.", read)
             .query(&[AFTER, BEFORE, LIMIT])
-            .answers::<EventPage<Event>>(StatusCode::OK)
+            .lists::<EventPage<Event>, Event>()
             .live(),
         Route::command::<StreamPurge>(Method::DELETE, "/streams/{category}/{id}"),
         Route::command::<StreamTrim>(Method::POST, "/streams/{category}/{id}/trim")
             .example(json!({ "to": { "length": 1000 } })),
         Route::new(Method::GET, "/streams", Rule::Read, "Lists streams by the prefix of their names.", list)
             .query(&[PREFIX, LIMIT, CURSOR])
-            .answers::<Page<StreamInfo>>(StatusCode::OK),
+            .lists::<Page<StreamInfo>, StreamInfo>(),
         Route::new(
             Method::GET,
             "/categories/{category}/events",
@@ -51,7 +51,7 @@ pub(super) fn routes() -> Vec<Route> {
             category,
         )
         .query(&[AFTER, LIMIT])
-        .answers::<Page<Event>>(StatusCode::OK)
+        .lists::<Page<Event>, Event>()
         .live(),
     ]
 }

@@ -123,7 +123,7 @@ pub(super) fn routes() -> Vec<Route> {
             .answers::<BulkReply>(StatusCode::OK),
         Route::new(Method::GET, "/tasks", Rule::Read, "Lists tasks.", list)
             .query(FILTERS)
-            .answers::<Page<Task>>(StatusCode::OK),
+            .lists::<Page<Task>, Task>(),
         Route::new(
             Method::POST,
             "/tasks/actions",

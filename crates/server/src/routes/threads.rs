@@ -82,7 +82,7 @@ pub(super) fn routes() -> Vec<Route> {
         .answers::<Thread>(StatusCode::OK),
         Route::new(Method::GET, "/threads", Rule::Read, "Lists threads.", list)
             .query(&[PREFIX, LIMIT, CURSOR])
-            .answers::<Page<Thread>>(StatusCode::OK),
+            .lists::<Page<Thread>, Thread>(),
         Route::new(Method::GET, "/threads/{id}", Rule::Read, "A thread.", get)
             .query(&[ACCESS])
             .answers::<Thread>(StatusCode::OK),
@@ -116,7 +116,7 @@ pub(super) fn routes() -> Vec<Route> {
             read,
         )
         .query(&[LIMIT, BEFORE, AFTER, ACCESS])
-        .answers::<EventPage<Said>>(StatusCode::OK)
+        .lists::<EventPage<Said>, Said>()
         .live(),
         Route::new(
             Method::POST,

@@ -51,7 +51,7 @@ pub(super) fn routes() -> Vec<Route> {
             "All tokens, without their secrets.",
             list,
         )
-        .answers::<Page<Grant>>(StatusCode::OK),
+        .lists::<Page<Grant>, Grant>(),
         Route::outside(Method::DELETE, "/v1/tokens/{id}", Rule::Administer, "Ends a token.", revoke)
             .answers::<Grant>(StatusCode::OK),
         Route::outside(
@@ -61,7 +61,7 @@ pub(super) fn routes() -> Vec<Route> {
             "All namespaces in which there is anything.",
             namespaces,
         )
-        .answers::<Page<Namespace>>(StatusCode::OK),
+        .lists::<Page<Namespace>, Namespace>(),
     ]
 }
 

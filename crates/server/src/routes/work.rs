@@ -105,7 +105,7 @@ pub(super) fn routes() -> Vec<Route> {
             .answers::<Appended>(StatusCode::OK),
         Route::new(Method::GET, "/tasks/{id}/events", Rule::Read, "What happened to a task, and what its worker appended.", events)
             .query(&[AFTER, BEFORE, LIMIT, ACCESS])
-            .answers::<EventPage<Event>>(StatusCode::OK)
+            .lists::<EventPage<Event>, Event>()
             .answers_nothing(StatusCode::NO_CONTENT)
             .live(),
         Route::new(Method::POST, "/tasks/{id}/access", Rule::Orchestrate, "Makes a short-lived token for this task alone.", access)
