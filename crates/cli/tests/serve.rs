@@ -32,11 +32,13 @@ fn client() -> reqwest::Client {
 async fn a_server_drains_when_it_is_told_to_end() {
     let place = Place::new().await;
     let (run, url) = serve(&place, "127.0.0.1:0", &["--grace", "20s"]).await;
-    let follow = client().get(format!("{url}/v1/default/streams/run/7/events")).header("accept", "text/event-stream");
+    let follow =
+        client().get(format!("{url}/v1/default/streams/run/7/events")).header("accept", "text/event-stream");
     let events = follow.send().await.expect("an answer");
     let claim = json!({ "queues": ["default"], "owner": "w", "wait_seconds": 60 });
     let claim = client().post(format!("{url}/v1/default/tasks/claim")).json(&claim);
-    let claiming = tokio::spawn(async move { claim.send().await.expect("an answer").text().await.expect("a body") });
+    let claiming =
+        tokio::spawn(async move { claim.send().await.expect("an answer").text().await.expect("a body") });
     let polled = async || !place.hold.queues().list().await.expect("queues").is_empty();
     while !polled().await {
         tokio::task::yield_now().await;
@@ -60,7 +62,10 @@ async fn a_supervisor_of_its_own_takes_back_what_its_worker_lost() {
     assert!(started.expect("an answer").status().is_success());
     place.until(id, "taken back", |task| task.lease_losses == 1).await;
     assert_eq!(client().get(format!("{health}/health/ready")).send().await.expect("an answer").status(), 200);
-    assert_eq!(client().get(format!("{health}/v1/default/tasks")).send().await.expect("an answer").status(), 404);
+    assert_eq!(
+        client().get(format!("{health}/v1/default/tasks")).send().await.expect("an answer").status(),
+        404
+    );
     for run in [web, worker] {
         run.signal(Signal::TERM);
         run.ended_well().await;
@@ -68,13 +73,19 @@ async fn a_supervisor_of_its_own_takes_back_what_its_worker_lost() {
 }
 
 /// Appends numbers until it is told to stop, each surely and once, and notes those that were acknowledged.
-async fn append(url: String, writer: usize, told: Arc<Mutex<BTreeSet<String>>>, stop: statehold::worker::Stopping) {
+async fn append(
+    url: String,
+    writer: usize,
+    told: Arc<Mutex<BTreeSet<String>>>,
+    stop: statehold::worker::Stopping,
+) {
     let client = client();
     for n in 0.. {
         let key = format!("{writer}-{n}");
         let body = json!({ "events": [{ "type": "step", "data": key }] });
         loop {
-            let request = client.post(format!("{url}/v1/default/streams/run/7/events")).header("idempotency-key", &key);
+            let request =
+                client.post(format!("{url}/v1/default/streams/run/7/events")).header("idempotency-key", &key);
             match request.json(&body).send().await {
                 Ok(answer) if answer.status().is_success() => break,
                 Ok(answer) => panic!("{}", answer.text().await.unwrap_or_default()),
@@ -105,9 +116,12 @@ async fn follow(url: String, seen: Arc<Mutex<Vec<u64>>>) {
         while let Some(Ok(chunk)) = chunks.next().await {
             text.push_str(&String::from_utf8_lossy(&chunk));
             while let Some((frame, rest)) = text.split_once("\n\n") {
-                let id = frame.lines().find_map(|line| line.strip_prefix("id: ")).and_then(|id| id.parse().ok());
+                let id = frame
+                    .lines()
+                    .find_map(|line| line.strip_prefix("id: "))
+                    .and_then(|id| id.parse::<u64>().ok());
                 seen.lock().expect("no panic").extend(id);
-                text = rest.to_owned();
+                text = rest.into();
             }
         }
     }
@@ -120,8 +134,9 @@ async fn a_killed_server_loses_nothing_that_it_acknowledged_and_its_clients_go_o
     let address = url.trim_start_matches("http://").to_owned();
     let (told, seen) = (Arc::new(Mutex::new(BTreeSet::new())), Arc::new(Mutex::new(Vec::new())));
     let stop = statehold::worker::Stopping::new();
-    let writers: Vec<_> =
-        (0..4).map(|writer| tokio::spawn(append(url.clone(), writer, Arc::clone(&told), stop.clone()))).collect();
+    let writers: Vec<_> = (0..4)
+        .map(|writer| tokio::spawn(append(url.clone(), writer, Arc::clone(&told), stop.clone())))
+        .collect();
     let follower = tokio::spawn(follow(url.clone(), Arc::clone(&seen)));
     for round in 1..=3 {
         eventually("work goes on", || told.lock().expect("no panic").len() >= round * 40).await;
@@ -138,11 +153,18 @@ async fn a_killed_server_loses_nothing_that_it_acknowledged_and_its_clients_go_o
     let mut kept = Vec::new();
     let stream: StreamName = "run/7".parse().expect("a name");
     loop {
-        let page = place.hold.streams().read(&stream, ReadFrom::After(kept.len() as u64), 1000).await.expect("a page");
+        let page = place
+            .hold
+            .streams()
+            .read(&stream, ReadFrom::After(kept.len() as u64), 1000)
+            .await
+            .expect("a page");
         if page.events.is_empty() {
             break;
         }
-        kept.extend(page.events.into_iter().map(|event| event.data.expect("data").to::<String>().expect("text")));
+        kept.extend(
+            page.events.into_iter().map(|event| event.data.expect("data").to::<String>().expect("text")),
+        );
     }
     let told = told.lock().expect("no panic").clone();
     assert_eq!(kept.iter().cloned().collect::<BTreeSet<_>>(), told, "what was acknowledged is there");

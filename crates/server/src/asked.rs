@@ -201,6 +201,15 @@ impl Asked {
         Err(Error::invalid(FENCE, "this request takes no fence").hint("leave the header out, or use a batch"))
     }
 
+    /// Refuses fences and keys where neither could do what it says.
+    pub(crate) fn plain(&self) -> Result<()> {
+        match self.key {
+            None => self.unfenced(),
+            Some(_) => Err(Error::invalid(KEY, "this request cannot be repeated: its answer is not kept")
+                .hint("leave the header out; what was made twice can be revoked")),
+        }
+    }
+
     /// Applies a batch, with the fences and the key of the headers, if the caller may.
     pub(crate) async fn apply(&self, mut batch: Batch) -> Result<Replies, Problem> {
         batch.key = batch.key.or_else(|| self.key().map(BatchKey::new));
@@ -217,7 +226,9 @@ impl Asked {
         match audited {
             Some(append) if commands < limits::COMMANDS => drop(batch.add(append)),
             // A full batch is told of before it is applied.
-            Some(append) => drop(self.hold.run(append).await?),
+            Some(append) => {
+                self.hold.run(append).await?;
+            }
             None => {}
         }
         let applied = self.app.metrics.applied(commands, self.hold.apply(batch)).await;

@@ -66,9 +66,9 @@ impl Server {
         let listener = TcpListener::bind(config.listen).await.map_err(failed)?;
         config.listen = listener.local_addr().map_err(failed)?;
         let address = config.listen;
-        let routes = if config.role == Role::Worker { routes::health() } else { routes::all() };
-        let app = App::new(hold, config, openapi::describe(&routes))?;
-        let router = observe::layer(route::router(&routes), &app).with_state(app.clone());
+        let all = if config.role == Role::Worker { routes::health() } else { routes::all() };
+        let app = App::new(hold, config, openapi::describe(&all))?;
+        let router = observe::layer(route::router(&all), &app).with_state(app.clone());
         Ok(Self { app, listener, address, router })
     }
 

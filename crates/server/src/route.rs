@@ -1,6 +1,7 @@
 //! How a route is registered: its method and path, the rule that says who may use it, what does it, and what the
 //! reference says of it. From the same list come the router, the OpenAPI document and the table of roles.
 
+use std::fmt::Write as _;
 use std::sync::Arc;
 
 use axum::Router;
@@ -291,11 +292,8 @@ fn command_fields(asked: &Asked) -> Vec<(String, String)> {
 
 /// The router of all routes.
 pub(crate) fn router(routes: &[Route]) -> Router<App> {
-    let mut router = Router::new();
-    for route in routes {
-        router = router.route(&route.path, (route.handler)(route.params));
-    }
-    router
+    let all = routes.iter();
+    all.fold(Router::new(), |router, route| router.route(&route.path, (route.handler)(route.params)))
         .fallback(async |request: Request| Problem::no_route(request.uri().path()).into_response())
         .method_not_allowed_fallback(async || Problem::no_method().into_response())
 }
@@ -309,7 +307,7 @@ pub(crate) fn table(routes: &[Route]) -> String {
         let cells: Vec<_> =
             Role::ALL.iter().map(|role| if role.may(*rule) { rule.condition(*role) } else { "" }).collect();
         let open = if *rule == Rule::Open { " (no token)" } else { "" };
-        text.push_str(&format!("| `{method} {path}`{open} | {} |\n", cells.join(" | ")));
+        let _ = writeln!(text, "| `{method} {path}`{open} | {} |", cells.join(" | "));
     }
     text
 }

@@ -42,7 +42,6 @@ impl Token {
     pub const HIDDEN: Self = Self(0);
 
     /// Whether it stands for a token that the reader is not to know; then it is not written either.
-    #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks by reference")]
     pub fn is_hidden(&self) -> bool {
         *self == Self::HIDDEN
     }

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use statehold::{Batch, Result, Statehold, TaskId, Token};
+use statehold::{Batch, Clock, Result, Statehold, TaskId, Timestamp, Token};
 use statehold_core::batch::Fence;
 use statehold_core::command::{Command, Reply};
 use statehold_core::model::{Lock, Task};
@@ -214,6 +214,15 @@ struct Seen {
     noted: Option<Instant>,
 }
 
+impl Seen {
+    /// Whether it can be believed; not past the end of the token.
+    fn is_fresh(&self) -> bool {
+        let over = |end: Timestamp| end <= Clock::real().now();
+        let end = self.grant.as_ref().and_then(|grant| grant.expires_at);
+        self.at.elapsed() < BELIEVED && !end.is_some_and(over)
+    }
+}
+
 impl Callers {
     /// For a store; with `open`, anyone may ask until there is a token.
     pub(crate) fn new(hold: &Statehold, open: bool) -> Self {
@@ -259,7 +268,7 @@ impl Callers {
         // The hash stands for the token here too, so that none is kept in memory.
         let hash = *blake3::hash(token.as_bytes()).as_bytes();
         let known = self.seen().get(&hash).cloned();
-        if let Some(seen) = known.as_ref().filter(|seen| seen.at.elapsed() < BELIEVED) {
+        if let Some(seen) = known.as_ref().filter(|seen| seen.is_fresh()) {
             return Ok(seen.grant.clone());
         }
         let grant = self.tokens.find(token).await?.map(Arc::new);

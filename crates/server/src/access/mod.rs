@@ -107,15 +107,13 @@ pub(crate) fn rule_of(command: &Command) -> Rule {
 /// The rule of a command by its wire name. One that is not listed is for those who may do everything.
 pub(crate) fn rule_of_op(op: &str) -> Rule {
     match op {
-        "task.start" | "task.renew" | "task.complete" | "task.fail" | "task.release" | "task.suspend" => {
-            Rule::Work
-        }
-        "group.ack" | "group.nack" | "lock.acquire" | "lock.renew" | "lock.release" => Rule::Work,
-        "task.create" | "task.amend" | "stream.append" => Rule::Write,
-        "document.put" | "document.delete" | "entry.set" | "entry.take" | "entry.delete" => Rule::Write,
+        "task.start" | "task.renew" | "task.complete" | "task.fail" | "task.release" | "task.suspend"
+        | "group.ack" | "group.nack" | "lock.acquire" | "lock.renew" | "lock.release" => Rule::Work,
+        "task.create" | "task.amend" | "stream.append" | "document.put" | "document.delete" | "entry.set"
+        | "entry.take" | "entry.delete" => Rule::Write,
         "task.signal" => Rule::Signal,
-        "task.cancel" | "task.evict" | "task.retry" | "task.promote" | "task.park" => Rule::Operate,
-        "queue.set" | "lock.force_release" => Rule::Operate,
+        "task.cancel" | "task.evict" | "task.retry" | "task.promote" | "task.park" | "queue.set"
+        | "lock.force_release" => Rule::Operate,
         _ => Rule::Orchestrate,
     }
 }

@@ -26,7 +26,7 @@ struct Live {
 
 /// Whether the server can do its work, part by part.
 #[derive(Serialize, ToSchema)]
-struct Ready {
+struct Readiness {
     /// Whether it can.
     ready: bool,
     /// The store, with its schema and push path; none if it cannot be reached.
@@ -55,8 +55,8 @@ pub(super) fn routes() -> Vec<Route> {
             "Whether requests can be answered, part by part.",
             ready,
         )
-        .answers::<Ready>(StatusCode::OK)
-        .answers::<Ready>(StatusCode::SERVICE_UNAVAILABLE),
+        .answers::<Readiness>(StatusCode::OK)
+        .answers::<Readiness>(StatusCode::SERVICE_UNAVAILABLE),
         Route::outside(get.clone(), "/metrics", Rule::Known, "What is counted, for Prometheus.", metrics)
             .raw("text/plain"),
         Route::outside(get.clone(), "/openapi.json", Rule::Open, "This description.", openapi)
@@ -77,7 +77,7 @@ async fn ready(asked: Asked) -> Answer {
     };
     let ready = store.is_some() && !draining;
     let status = if ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
-    json(status, &Ready { ready, store, problem, draining })
+    json(status, &Readiness { ready, store, problem, draining })
 }
 
 fn text(media: &'static str, text: String) -> Response {
@@ -90,8 +90,9 @@ async fn metrics(asked: Asked) -> Answer {
     let mut page = asked.app.metrics.text()?;
     page.push_str("# TYPE statehold_queue_tasks gauge\n# TYPE statehold_queue_claimable gauge\n");
     page.push_str("# TYPE statehold_queue_oldest_pending_seconds gauge\n");
+    let own = asked.caller.grant().and_then(|grant| grant.namespace.as_ref());
     for namespace in asked.hold.backend().namespaces().await? {
-        if namespace != RESERVED {
+        if namespace != RESERVED && own.is_none_or(|own| *own == namespace) {
             queues(&mut page, &namespace, &asked.hold.at(&namespace).queues().list().await?);
         }
     }

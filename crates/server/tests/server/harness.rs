@@ -36,18 +36,18 @@ impl Running {
 
     /// A server with settings.
     pub(crate) async fn with(set: impl FnOnce(&mut Config)) -> Self {
-        let folder = tempfile::tempdir().unwrap();
+        let folder = tempfile::tempdir().expect("good");
         let url = format!("sqlite:{}", folder.path().join("state.db").display());
-        let hold = Statehold::open(&url).await.unwrap();
+        let hold = Statehold::open(&url).await.expect("an answer");
         let mut config = Config::new(([127, 0, 0, 1], 0).into());
         config.grace = Duration::from_secs(20);
         set(&mut config);
-        let server = Server::bind(&hold, config).await.unwrap();
+        let server = Server::bind(&hold, config).await.expect("an answer");
         let url = format!("http://{}", server.address());
         let stopping = Stopping::new();
         let told = stopping.clone();
-        let server = Some(tokio::spawn(async move { server.run(told).await.unwrap() }));
-        let client = reqwest::Client::builder().timeout(Duration::from_secs(60)).build().unwrap();
+        let server = Some(tokio::spawn(async move { server.run(told).await.expect("an answer") }));
+        let client = reqwest::Client::builder().timeout(Duration::from_secs(60)).build().expect("good");
         Self { hold, url, client, stopping, server, folder, token: None }
     }
 
@@ -78,7 +78,7 @@ impl Running {
     pub(crate) async fn task(&self) -> String {
         self.post("/tasks", serde_json::json!({ "kind": "k" })).await.ok()["task"]["id"]
             .as_str()
-            .unwrap()
+            .expect("good")
             .to_owned()
     }
 
@@ -87,23 +87,23 @@ impl Running {
         let id = self.task().await;
         let task =
             self.post(&format!("/tasks/{id}/start"), serde_json::json!({ "owner": "worker" })).await.ok();
-        (id, task["lease"]["token"].as_i64().unwrap())
+        (id, task["lease"]["token"].as_i64().expect("a number"))
     }
 
     /// Stops the server, and waits for its end.
     pub(crate) async fn stop(&mut self) {
         self.stopping.cancel();
         if let Some(server) = self.server.take() {
-            tokio::time::timeout(Duration::from_secs(60), server).await.expect("drains").unwrap();
+            tokio::time::timeout(Duration::from_secs(60), server).await.expect("drains").expect("good");
         }
     }
 }
 
 /// Sends a request and reads all of its answer.
 pub(crate) async fn send(request: RequestBuilder) -> Answer {
-    let response = request.send().await.unwrap();
+    let response = request.send().await.expect("an answer");
     let (status, headers) = (response.status(), response.headers().clone());
-    let text = response.text().await.unwrap();
+    let text = response.text().await.expect("an answer");
     let body = serde_json::from_str(&text).unwrap_or(Value::String(text));
     Answer { status, headers, body }
 }

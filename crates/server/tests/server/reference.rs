@@ -6,8 +6,8 @@ use std::path::Path;
 fn compare(path: &str, wanted: &str) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(path);
     if std::env::var_os("STATEHOLD_WRITE").is_some() {
-        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-        std::fs::write(&path, wanted).unwrap();
+        std::fs::create_dir_all(path.parent().expect("good")).expect("good");
+        std::fs::write(&path, wanted).expect("good");
     }
     let is = std::fs::read_to_string(&path).unwrap_or_default();
     assert!(is == wanted, "{} is out of date; write it with STATEHOLD_WRITE=1", path.display());
@@ -32,12 +32,12 @@ fn the_published_table_of_roles_is_the_generated_one() {
 
 #[test]
 fn every_reference_in_the_description_leads_somewhere() {
-    let api: serde_json::Value = serde_json::from_str(&statehold_server::openapi()).unwrap();
+    let api: serde_json::Value = serde_json::from_str(&statehold_server::openapi()).expect("good");
     assert_eq!(api["openapi"], "3.1.0");
     let text = api.to_string();
-    let schemas = api["components"]["schemas"].as_object().unwrap();
+    let schemas = api["components"]["schemas"].as_object().expect("good");
     for name in text.split("#/components/schemas/").skip(1) {
-        let name = name.split('"').next().unwrap();
+        let name = name.split('"').next().expect("good");
         assert!(schemas.contains_key(name), "{name} is not described");
     }
 }

@@ -1,7 +1,14 @@
 //! Every route does what the reference says.
 
+use std::sync::Arc;
+
 use reqwest::Method;
 use serde_json::{Value, json};
+use statehold_server::Tls;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio_rustls::TlsConnector;
+use tokio_rustls::rustls::crypto::ring;
+use tokio_rustls::rustls::{ClientConfig, RootCertStore};
 
 use crate::harness::{Running, send};
 
@@ -43,7 +50,7 @@ async fn a_task_goes_from_create_to_completed_and_tells_its_story() {
     assert_eq!(server.get(&format!("/tasks/{id}/wait?wait_seconds=60")).await.ok()["status"], "completed");
     let events = server.get(&format!("/tasks/{id}/events")).await.ok();
     let kinds: Vec<_> =
-        events["items"].as_array().unwrap().iter().map(|event| event["type"].clone()).collect();
+        events["items"].as_array().expect("a list").iter().map(|event| event["type"].clone()).collect();
     assert_eq!(kinds, ["task.created", "task.started", "thought", "task.completed"]);
     let late =
         server.post(&format!("/tasks/{id}/renew"), json!({ "token": token })).await.refused(409, "fenced");
@@ -56,9 +63,9 @@ async fn a_task_goes_from_create_to_completed_and_tells_its_story() {
 async fn what_is_not_known_is_refused_with_its_name() {
     let server = Running::start().await;
     let problem = server.post("/tasks", json!({ "kind": "k", "kindd": 1 })).await.refused(400, "invalid");
-    assert!(problem["detail"].as_str().unwrap().contains("kindd"), "{problem}");
+    assert!(problem["detail"].as_str().expect("text").contains("kindd"), "{problem}");
     let problem = server.get("/tasks?statuss=pending").await.refused(400, "invalid");
-    assert!(problem["detail"].as_str().unwrap().contains("statuss"), "{problem}");
+    assert!(problem["detail"].as_str().expect("text").contains("statuss"), "{problem}");
     let problem = server
         .post("/locks/k/acquire", json!({ "owner": "me", "key": "other" }))
         .await
@@ -166,7 +173,7 @@ async fn a_document_is_written_only_as_it_is_expected() {
     let watching = server.request(Method::GET, "/documents/project/1?after_revision=2&wait_seconds=60");
     let watching = tokio::spawn(send(watching));
     server.ask(Method::PUT, "/documents/project/1", json!({ "body": 4 })).await.is(200);
-    assert_eq!(watching.await.unwrap().ok()["body"], 4);
+    assert_eq!(watching.await.expect("an answer").ok()["body"], 4);
     let listed = server.get("/documents/project?prefix=1").await.ok();
     assert_eq!(listed["items"][0]["revision"], 3);
     assert_eq!(
@@ -183,10 +190,10 @@ async fn bytes_come_back_as_they_were_sent_and_harm_no_browser() {
     let put =
         server.request(Method::PUT, path).header("content-type", "text/html").body(vec![0, 159, 146, 150]);
     send(put).await.is(200);
-    let got = server.request(Method::GET, path).send().await.unwrap();
+    let got = server.request(Method::GET, path).send().await.expect("an answer");
     assert_eq!(got.headers()["content-type"], "text/html");
-    assert!(got.headers()["content-security-policy"].to_str().unwrap().contains("sandbox"));
-    assert_eq!(got.bytes().await.unwrap().as_ref(), [0, 159, 146, 150]);
+    assert!(got.headers()["content-security-policy"].to_str().expect("good").contains("sandbox"));
+    assert_eq!(got.bytes().await.expect("an answer").as_ref(), [0, 159, 146, 150]);
     server.ask(Method::PATCH, "/documents/picture/a%2Fb", json!({})).await.refused(409, "conflict");
 }
 
@@ -237,7 +244,10 @@ async fn children_are_dispatched_once_by_who_holds_the_parent() {
         .post(&path, json!({ "token": token, "children": [{ "kind": "look" }] }))
         .await
         .refused(400, "invalid");
-    assert_eq!(server.get(&format!("/tasks?parent={id}")).await.ok()["items"].as_array().unwrap().len(), 2);
+    assert_eq!(
+        server.get(&format!("/tasks?parent={id}")).await.ok()["items"].as_array().expect("a list").len(),
+        2
+    );
     let suspend = json!({ "token": token, "waiting_for": { "children": "all" } });
     assert_eq!(server.post(&format!("/tasks/{id}/suspend"), suspend).await.ok()["status"], "waiting");
 }
@@ -257,10 +267,12 @@ async fn many_tasks_are_acted_on_and_counted() {
     assert_eq!(refused["refused"][0]["code"], "invalid_transition");
     act(json!({ "action": "cancel" })).await.refused(400, "invalid");
     let listed = server.get("/tasks?status=cancelled&status=backlog&label=n:3").await.ok();
-    assert_eq!(listed["items"].as_array().unwrap().len(), 1);
+    assert_eq!(listed["items"].as_array().expect("a list").len(), 1);
     let page = server.get("/tasks?limit=2&order=created").await.ok();
-    let next =
-        server.get(&format!("/tasks?limit=2&cursor={}", page["next_cursor"].as_str().unwrap())).await.ok();
+    let next = server
+        .get(&format!("/tasks?limit=2&cursor={}", page["next_cursor"].as_str().expect("text")))
+        .await
+        .ok();
     assert_ne!(page["items"][1]["id"], next["items"][0]["id"]);
 }
 
@@ -330,11 +342,11 @@ async fn who_waits_is_answered_as_soon_as_it_is_there() {
     let wanted = json!({ "owner": "b", "wait_seconds": 60 });
     let acquired = tokio::spawn(send(server.request(Method::POST, "/locks/k/acquire").json(&wanted)));
     server.ask(Method::PUT, "/results/a%2Fb", json!({ "value": 7 })).await.is(200);
-    assert_eq!(result.await.unwrap().ok()["value"], 7);
+    assert_eq!(result.await.expect("an answer").ok()["value"], 7);
     let id = server.task().await;
-    assert_eq!(claimed.await.unwrap().ok()["tasks"][0]["id"], json!(id));
+    assert_eq!(claimed.await.expect("an answer").ok()["tasks"][0]["id"], json!(id));
     server.post("/locks/k/release", json!({ "token": lock["token"] })).await.is(200);
-    assert!(acquired.await.unwrap().ok()["token"].as_i64() > lock["token"].as_i64());
+    assert!(acquired.await.expect("an answer").ok()["token"].as_i64() > lock["token"].as_i64());
     assert_eq!(server.get("/locks/k").await.ok()["owner"], "b");
     server.post("/locks/k/acquire", json!({ "owner": "c", "wait_seconds": 0.01 })).await.refused(409, "held");
     server.get("/results/none?wait_seconds=0.01").await.refused(404, "not_found");
@@ -377,7 +389,7 @@ async fn it_tells_how_it_is() {
     assert_eq!(server.get("//health/live").await.ok()["status"], "live");
     let ready = server.get("//health/ready").await.ok();
     assert_eq!((&ready["ready"], &ready["store"]["durability"]), (&json!(true), &json!("durable")));
-    let metrics = server.get("//metrics").await.ok().as_str().unwrap().to_owned();
+    let metrics = server.get("//metrics").await.ok().as_str().expect("text").to_owned();
     for line in [
         "statehold_queue_tasks{namespace=\"default\",queue=\"default\",status=\"pending\"} 1",
         "statehold_http_requests_total{method=\"POST\",route=\"/v1/{namespace}/tasks\",status=\"201\"} 1",
@@ -388,7 +400,7 @@ async fn it_tells_how_it_is() {
     }
     let asked = server.request(Method::GET, "/queues").header("x-request-id", "mine");
     assert_eq!(send(asked).await.headers["x-request-id"], "mine");
-    assert!(server.get("//docs").await.ok().as_str().unwrap().contains("<title>Statehold"));
+    assert!(server.get("//docs").await.ok().as_str().expect("text").contains("<title>Statehold"));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -396,12 +408,37 @@ async fn a_server_that_is_told_to_stop_answers_who_waits_and_frees_its_leadershi
     let mut server = Running::start().await;
     let claim = json!({ "queues": ["default"], "owner": "w", "wait_seconds": 60 });
     let claiming = tokio::spawn(send(server.request(Method::POST, "/tasks/claim").json(&claim)));
-    let leads = async || server.hold.locks().get(statehold::supervisor::LEADER).await.unwrap().is_some();
+    let leads =
+        async || server.hold.locks().get(statehold::supervisor::LEADER).await.expect("an answer").is_some();
     while !leads().await || server.get("/queues").await.ok()["items"] == json!([]) {
         tokio::task::yield_now().await;
     }
     server.stop().await;
-    assert_eq!(claiming.await.unwrap().ok()["tasks"], json!([]));
-    assert!(server.hold.locks().get(statehold::supervisor::LEADER).await.unwrap().is_none());
+    assert_eq!(claiming.await.expect("an answer").ok()["tasks"], json!([]));
+    assert!(server.hold.locks().get(statehold::supervisor::LEADER).await.expect("an answer").is_none());
     assert!(server.request(Method::GET, "/queues").send().await.is_err(), "nobody listens any more");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn it_speaks_tls_with_the_certificate_that_it_is_given() {
+    let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).expect("good");
+    let (certificate, key) = (made.cert.pem().into_bytes(), made.signing_key.serialize_pem().into_bytes());
+    let server = Running::with(|config| config.tls = Some(Tls { certificate, key })).await;
+    let mut roots = RootCertStore::empty();
+    roots.add(made.cert.der().clone()).expect("good");
+    let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()));
+    let config = config.with_safe_default_protocol_versions().expect("good");
+    let config = config.with_root_certificates(roots).with_no_client_auth();
+    let address = server.url.trim_start_matches("http://");
+    let stream = tokio::net::TcpStream::connect(address).await.expect("an answer");
+    let name = "localhost".try_into().expect("good");
+    let mut stream = TlsConnector::from(Arc::new(config)).connect(name, stream).await.expect("an answer");
+    stream
+        .write_all(b"GET /health/live HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n")
+        .await
+        .expect("good");
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).await.expect("an answer");
+    assert!(answer.starts_with("HTTP/1.1 200") && answer.contains("live"), "{answer}");
+    assert!(server.request(Method::GET, "/tasks").send().await.is_err(), "without TLS there is no answer");
 }
