@@ -25,6 +25,8 @@ async fn serve(place: &Place, listen: &str, also: &[&str]) -> (Run, String) {
 }
 
 fn client() -> reqwest::Client {
+    // The client of the command line speaks TLS too, and this one is built with it.
+    let _ = tokio_rustls::rustls::crypto::ring::default_provider().install_default();
     reqwest::Client::builder().timeout(LIMIT).build().expect("a client")
 }
 
@@ -102,10 +104,13 @@ async fn append(
 
 /// Follows the stream, over any number of connections, and notes every number that comes.
 async fn follow(url: String, seen: Arc<Mutex<Vec<u64>>>) {
+    client();
+    // No limit in time: it follows for as long as the test goes on.
+    let client = reqwest::Client::new();
     let mut text = String::new();
     loop {
         let last = seen.lock().expect("no panic").last().copied().unwrap_or_default();
-        let request = reqwest::Client::new().get(format!("{url}/v1/default/streams/run/7/events"));
+        let request = client.get(format!("{url}/v1/default/streams/run/7/events"));
         let request = request.header("accept", "text/event-stream").header("last-event-id", last.to_string());
         let Ok(response) = request.send().await else {
             tokio::time::sleep(Duration::from_millis(20)).await;
@@ -195,4 +200,60 @@ async fn a_server_refuses_what_would_open_it_to_everyone() {
     assert!(place.start(&["token", "list"]).ended_well().await.out.lines().count() <= 1, "none is left");
     run.signal(Signal::TERM);
     run.ended_well().await;
+}
+
+/// The command line, asking a server.
+async fn told(place: &Place, url: &str, args: &[&str]) -> programs::Ran {
+    let also = |command: &mut std::process::Command| {
+        command.env("STATEHOLD_STORE", url);
+    };
+    place.start_with(args, also).ended().await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_command_line_does_through_a_server_what_it_does_on_a_file() {
+    let place = Place::new().await;
+    let (run, url) = serve(&place, "127.0.0.1:0", &[]).await;
+    let commands: &[&[&str]] = &[
+        &["task", "create", "greet", "--input", "{\"n\": 12345678901234567890}", "--idempotency-key", "k"],
+        &["task", "create", "greet", "--input", "{\"n\": 12345678901234567890}", "--idempotency-key", "k"],
+        &["work", "--queue", "default", "--until-empty", "--", "cat"],
+        &["task", "list", "--status", "completed"],
+        &["queue", "list"],
+        &["doc", "put", "project", "a/b", "{\"state\": \"new\"}", "--expect", "absent"],
+        &["doc", "get", "project", "a/b"],
+        &["doc", "list", "project"],
+        &["stream", "append", "run/7", "begun"],
+        &["stream", "read", "run/7"],
+        &["thread", "create", "42"],
+        &["thread", "say", "42", "user", "hi"],
+        &["thread", "messages", "42"],
+        &["entry", "set", "code/7", "1"],
+        &["entry", "list"],
+        &["result", "set", "42", "1"],
+        &["result", "get", "42"],
+        &["lock", "run", "deploy", "--", "true"],
+        &["health"],
+    ];
+    for args in commands {
+        let ran = told(&place, &url, args).await;
+        assert_eq!(ran.code, Some(0), "{args:?}: {ran:?}");
+    }
+    let tasks =
+        place.hold.tasks().list(&statehold::core::query::TaskList::default()).await.expect("tasks").items;
+    assert_eq!(tasks.len(), 1, "created twice, made once");
+    let output = tasks[0].output.as_ref().expect("an output");
+    assert_eq!(output.as_str(), "{\"n\":12345678901234567890}", "numbers survive the way");
+    assert_eq!(
+        told(&place, &url, &["task", "show", "0198c0de-0000-7000-8000-000000000000"]).await.code,
+        Some(3)
+    );
+    assert_eq!(
+        told(&place, &url, &["doc", "put", "project", "a/b", "1", "--expect", "absent"]).await.code,
+        Some(4)
+    );
+    assert_eq!(told(&place, &url, &["dump"]).await.code, Some(2));
+    run.signal(Signal::TERM);
+    run.ended_well().await;
+    assert_eq!(told(&place, &url, &["task", "list"]).await.code, Some(1), "nobody answers");
 }

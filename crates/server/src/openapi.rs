@@ -66,7 +66,7 @@ pub(crate) fn describe(routes: &[Route]) -> String {
     }
     let bearer = HttpBuilder::new().scheme(HttpAuthScheme::Bearer).build();
     let problems = PROBLEMS.iter().map(|(_, name, about)| {
-        let problem = ContentBuilder::new().schema(Some(Ref::from_schema_name("Problem"))).build();
+        let problem = ContentBuilder::new().schema(Some(Ref::from_schema_name("ProblemDetails"))).build();
         (
             *name,
             ResponseBuilder::new().description(*about).content("application/problem+json", problem).build(),
@@ -83,9 +83,29 @@ pub(crate) fn describe(routes: &[Route]) -> String {
         .description(Some(include_str!("../assets/about.md")));
     let document =
         OpenApiBuilder::new().info(info.build()).paths(paths.build()).components(Some(components)).build();
-    let mut text = document.to_pretty_json().unwrap_or_default();
+    let mut document = serde_json::to_value(&document).unwrap_or_default();
+    tidy(&mut document);
+    let mut text = serde_json::to_string_pretty(&document).unwrap_or_default();
     text.push('\n');
     text
+}
+
+/// Any JSON value can be null already: a choice between it and null would be met twice.
+fn tidy(value: &mut serde_json::Value) {
+    let any = value.get("oneOf").and_then(serde_json::Value::as_array).and_then(|choice| {
+        choice
+            .iter()
+            .find(|one| one.get("$ref").is_some_and(|name| name == "#/components/schemas/Json"))
+            .cloned()
+    });
+    if let Some(any) = any {
+        *value = any;
+    }
+    match value {
+        serde_json::Value::Array(items) => items.iter_mut().for_each(tidy),
+        serde_json::Value::Object(members) => members.values_mut().for_each(tidy),
+        _ => {}
+    }
 }
 
 fn collect(schemas: &mut BTreeMap<String, RefOr<Schema>>, shape: &Shape) {

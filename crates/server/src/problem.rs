@@ -22,7 +22,7 @@ pub(crate) type Answer = Result<Response, Problem>;
 
 /// A problem, as it is written.
 #[derive(ToSchema)]
-#[schema(as = Problem)]
+#[schema(as = ProblemDetails)]
 #[expect(dead_code, reason = "only its description is used")]
 pub(crate) struct Written {
     /// For programs: `not_found`, `invalid`, `unauthenticated`, `forbidden`, `conflict`, `held`, `fenced`,

@@ -4,6 +4,8 @@ use std::sync::Arc;
 
 use statehold_core::memory::Memory;
 use statehold_core::{Backend, Clock, Error, Result};
+#[cfg(feature = "http")]
+use statehold_http::Http;
 use statehold_sqlite::{Config, Sqlite};
 
 /// The store that is used when none is named.
@@ -16,6 +18,14 @@ pub enum Store {
     Memory,
     /// `sqlite:path`: one file on this machine.
     Sqlite(Config),
+    /// `http://host:port` or `https://…`: a server of Statehold.
+    #[cfg(feature = "http")]
+    Http {
+        /// Where it is.
+        url: String,
+        /// The token that it needs; in the URL it is the password, `https://:TOKEN@host`.
+        token: Option<String>,
+    },
 }
 
 impl Store {
@@ -30,8 +40,23 @@ impl Store {
         match url.split_once(':') {
             Some(("memory", "")) => Ok(Self::Memory),
             Some(("sqlite", _)) => Config::from_url(url).map(Self::Sqlite),
+            #[cfg(feature = "http")]
+            Some(("http" | "https", _)) => Ok(Self::server(url)),
             _ => Err(Error::invalid("store", format!("`{}` is not the URL of a store", Self::masked(url)))
-                .hint("write sqlite:path, such as sqlite:statehold.db, or memory:")),
+                .hint("write sqlite:path, such as sqlite:statehold.db, memory:, or http://host:port of a server")),
+        }
+    }
+
+    #[cfg(feature = "http")]
+    fn server(url: &str) -> Self {
+        let with_user =
+            url.split_once("://").and_then(|(scheme, rest)| Some((scheme, rest.rsplit_once('@')?)));
+        match with_user {
+            Some((scheme, (user, host))) => {
+                let token = user.split_once(':').map_or(user, |(_, token)| token).to_owned();
+                Self::Http { url: format!("{scheme}://{host}"), token: Some(token) }
+            }
+            None => Self::Http { url: url.to_owned(), token: None },
         }
     }
 
@@ -57,6 +82,8 @@ impl Store {
         Ok(match self {
             Self::Memory => Arc::new(Memory::new(Clock::real())),
             Self::Sqlite(config) => Arc::new(Sqlite::open(config).await?),
+            #[cfg(feature = "http")]
+            Self::Http { url, token } => Arc::new(Http::new(&url, token)?),
         })
     }
 }

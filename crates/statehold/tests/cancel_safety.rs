@@ -40,7 +40,9 @@ fn a_claim(hold: &Statehold, limit: u32) -> Claim {
 async fn claim_all(hold: &Statehold, tasks: u32) {
     let mut held = Vec::new();
     while let left @ 1.. = tasks - u32::try_from(held.len()).unwrap() {
-        held.extend(hold.tasks().claim_with(a_claim(hold, left), Some(Duration::from_millis(20))).await.unwrap());
+        held.extend(
+            hold.tasks().claim_with(a_claim(hold, left), Some(Duration::from_millis(20))).await.unwrap(),
+        );
     }
 }
 

@@ -60,7 +60,7 @@ pub(super) fn routes() -> Vec<Route> {
         Route::outside(get.clone(), "/metrics", Rule::Known, "What is counted, for Prometheus.", metrics)
             .raw("text/plain"),
         Route::outside(get.clone(), "/openapi.json", Rule::Open, "This description.", openapi)
-            .raw("application/json"),
+            .answers::<statehold::Json>(StatusCode::OK),
         Route::outside(get, "/docs", Rule::Open, "The reference, as a page.", docs).raw("text/html"),
     ]
 }

@@ -47,6 +47,8 @@ impl Running {
         let stopping = Stopping::new();
         let told = stopping.clone();
         let server = Some(tokio::spawn(async move { server.run(told).await.expect("an answer") }));
+        // Built beside others that speak TLS, the client wants to know by what means.
+        let _ = tokio_rustls::rustls::crypto::ring::default_provider().install_default();
         let client = reqwest::Client::builder().timeout(Duration::from_secs(60)).build().expect("good");
         Self { hold, url, client, stopping, server, folder, token: None }
     }
