@@ -608,6 +608,26 @@ mod tests {
     }
 
     #[test]
+    fn a_trace_goes_to_the_tasks_that_name_none_and_is_no_part_of_the_request() {
+        let prepared = |trace: Option<&str>| {
+            let mut batch = Batch::new("default").key("k");
+            batch.traceparent = trace.map(str::to_owned);
+            let _ = batch.add(TaskCreate::new("k"));
+            let _ = batch.add(TaskCreate { traceparent: Some("own".into()), ..TaskCreate::new("k") });
+            batch.prepare()
+        };
+        let (Ok(with), Ok(without)) = (prepared(Some("trace")), prepared(None)) else {
+            panic!("good batches")
+        };
+        assert_eq!(with.request(), without.request());
+        let traces = with.batch().commands.iter().map(|command| match command {
+            Command::TaskCreate(create) => create.traceparent.clone(),
+            _ => None,
+        });
+        assert_eq!(traces.collect::<Vec<_>>(), [Some("trace".to_owned()), Some("own".to_owned())]);
+    }
+
+    #[test]
     fn handles_give_typed_replies_once() {
         let mut batch = Batch::new("default");
         let _ = batch.add(TaskCreate::new("k"));

@@ -39,10 +39,11 @@ impl Fields {
     pub fn give<T: Serialize + ?Sized>(&mut self, name: &str, value: &T) -> Result<()> {
         let value =
             serde_json::value::to_raw_value(value).map_err(|e| Error::invalid(name, e.to_string()))?;
-        match self.0.insert(name.to_owned(), value) {
-            None => Ok(()),
-            Some(_) => Err(Error::invalid(name, format!("unknown field `{name}`: it is said elsewhere"))),
+        if self.0.contains_key(name) {
+            return Err(Error::invalid(name, format!("unknown field `{name}`: it is said elsewhere")));
         }
+        self.0.insert(name.to_owned(), value);
+        Ok(())
     }
 
     /// All of them as a type, which refuses what it does not know.
