@@ -27,10 +27,12 @@ use commands::man::{self, Completions, Man};
 use commands::migrate::{self, Migrate};
 use commands::queue::{self, Queue};
 use commands::result::{self, ResultOf};
+use commands::serve::{self, Serve};
 use commands::stream::{self, Stream};
 use commands::sweep::{self, Sweep};
 use commands::task::{self, Task};
 use commands::thread::{self, Thread};
+use commands::token::{self, Token};
 use commands::work::{self, Work};
 use settings::Common;
 use show::Show;
@@ -67,6 +69,27 @@ enum Command {
         common: Common,
         #[command(subcommand)]
         queue: Queue,
+    },
+    /// Serves a store over HTTP, and supervises it
+    ///
+    /// Without tokens only this machine may ask. The reference of all routes is at /docs.
+    #[command(after_help = "\
+Examples:
+  statehold serve
+  statehold serve --store sqlite:/var/lib/statehold/state.db --listen 127.0.0.1:8080 --log json
+  statehold serve --role worker --listen 127.0.0.1:7421")]
+    Serve {
+        #[command(flatten)]
+        common: Common,
+        #[command(flatten)]
+        serve: Serve,
+    },
+    /// Who may ask a server, and for what
+    Token {
+        #[command(flatten)]
+        common: Common,
+        #[command(subcommand)]
+        token: Token,
     },
     /// Makes any program a worker
     #[command(name = "work")]
@@ -234,18 +257,24 @@ fn main() -> ExitCode {
     match cli.command {
         // It brings a runtime of its own.
         Command::Bench(args) => bench::run(&args),
-        command => serve(command, &matches),
+        command => run(command, &matches),
     }
 }
 
 #[tokio::main]
-async fn serve(command: Command, matches: &ArgMatches) -> ExitCode {
+async fn run(command: Command, matches: &ArgMatches) -> ExitCode {
     match command {
         Command::Task { common, task } => {
             on(&common, async |hold, show| task::run(hold, &task, show).await).await
         }
         Command::Queue { common, queue } => {
             on(&common, async |hold, show| queue::run(hold, &queue, show).await).await
+        }
+        Command::Serve { common, serve } => {
+            on(&common, async |hold, show| serve::run(hold, &serve, show).await).await
+        }
+        Command::Token { common, token } => {
+            on(&common, async |hold, show| token::run(hold, &token, show).await).await
         }
         Command::Worker { common, work } => {
             let run =

@@ -19,6 +19,14 @@ pub(crate) mod env {
     pub(crate) const ACTOR: &str = "STATEHOLD_ACTOR";
     /// Where the configuration file is, if not `statehold.toml` in the current folder.
     pub(crate) const CONFIG: &str = "STATEHOLD_CONFIG";
+    /// The token for a server.
+    pub(crate) const TOKEN: &str = "STATEHOLD_TOKEN";
+    /// A file with the token for a server.
+    pub(crate) const TOKEN_FILE: &str = "STATEHOLD_TOKEN_FILE";
+    /// Where the server listens.
+    pub(crate) const LISTEN: &str = "STATEHOLD_LISTEN";
+    /// A file with the first token of a server.
+    pub(crate) const BOOTSTRAP: &str = "STATEHOLD_BOOTSTRAP_TOKEN_FILE";
     /// The task that the program which runs this works on.
     pub(crate) const TASK_ID: &str = "STATEHOLD_TASK_ID";
     /// The token of its lease.
@@ -38,7 +46,7 @@ const NAMESPACE: &str = "default";
 /// What every command on a store can be told.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Common {
-    /// Which store: sqlite:PATH or memory: [default: sqlite:statehold.db]
+    /// Which store: sqlite:PATH, memory:, or http://HOST:PORT of a server [default: sqlite:statehold.db]
     #[arg(long, global = true, value_name = "URL", env = env::STORE, hide_env_values = true, help_heading = "Store")]
     pub(crate) store: Option<String>,
     /// Which namespace [default: default]
@@ -89,6 +97,16 @@ impl File {
     }
 }
 
+/// A secret, by an environment variable or by the file that another one names.
+fn secret(name: &str, file: &str) -> Result<Option<String>> {
+    if let Ok(secret) = std::env::var(name) {
+        return Ok(Some(secret));
+    }
+    let Some(path) = std::env::var_os(file).map(PathBuf::from) else { return Ok(None) };
+    let text = std::fs::read_to_string(&path).map_err(|e| crate::trouble::file(&path, &e))?;
+    Ok(Some(text.trim().to_owned()))
+}
+
 impl Common {
     /// Where the configuration file is, if there is one.
     pub(crate) fn config_path(&self) -> Option<PathBuf> {
@@ -111,7 +129,13 @@ impl Common {
 
     /// The store, not open yet.
     pub(crate) fn store(&self) -> Result<Store> {
-        Store::parse(&self.url()?)
+        let mut store = Store::parse(&self.url()?)?;
+        if let Store::Http { token, .. } = &mut store
+            && token.is_none()
+        {
+            *token = secret(env::TOKEN, env::TOKEN_FILE)?;
+        }
+        Ok(store)
     }
 
     /// The namespace.

@@ -336,17 +336,17 @@ pub(crate) fn event(event: &Event, mixed: bool) -> String {
     format!("{stream}{seq:>4}  {FAINT}{at}{FAINT:#}  {BOLD}{}{BOLD:#}{data}{actor}", event.kind)
 }
 
-/// A task whose token is not shown: a token is a secret of its holder, and 0 is never one.
+/// A task whose token is not shown: a token is a secret of its holder.
 pub(crate) fn without_token(mut task: Task) -> Task {
     if let Some(lease) = &mut task.lease {
-        lease.token = Token(0);
+        lease.token = Token::HIDDEN;
     }
     task
 }
 
 /// The same for a lock.
 pub(crate) fn lock_without_token(lock: Lock) -> Lock {
-    Lock { token: Token(0), ..lock }
+    Lock { token: Token::HIDDEN, ..lock }
 }
 
 #[cfg(test)]

@@ -51,6 +51,12 @@ fn stand_ins(folder: &Path) {
     }
 }
 
+/// An address that nobody listens on.
+fn free_address() -> String {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    listener.local_addr().expect("an address").to_string()
+}
+
 #[test]
 fn every_command_in_the_docs_does_what_it_says() {
     let mut run = 0;
@@ -62,6 +68,9 @@ fn every_command_in_the_docs_does_what_it_says() {
         let folder = tempfile::tempdir().expect("a folder");
         stand_ins(folder.path());
         let script: String = shell.iter().map(|(_, text)| text.as_str()).collect();
+        // The port that the pages name may be taken.
+        let listen = free_address();
+        let script = script.replace("127.0.0.1:7420", &listen);
         let binary = Path::new(env!("CARGO_BIN_EXE_statehold")).parent().expect("its folder");
         let path = std::env::var("PATH").unwrap_or_default();
         let path = format!("{}:{}:{path}", folder.path().join("bin").display(), binary.display());
@@ -69,6 +78,7 @@ fn every_command_in_the_docs_does_what_it_says() {
             .args(["120", "bash", "-euo", "pipefail", "-c", &script])
             .current_dir(folder.path())
             .env("PATH", path)
+            .env("STATEHOLD_LISTEN", &listen)
             .output()
             .expect("bash can be run");
         let (out, err) = (String::from_utf8_lossy(&done.stdout), String::from_utf8_lossy(&done.stderr));

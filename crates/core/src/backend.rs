@@ -215,6 +215,7 @@ pub trait Backend: std::fmt::Debug + Send + Sync + 'static {
 
 /// How the store is, and what it promises.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Health {
     /// Which store, without secrets.
     pub store: String,
@@ -230,6 +231,7 @@ pub struct Health {
 
 /// What an acknowledged batch survives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Durability {
     /// Nothing: it is gone with the process.
@@ -242,6 +244,7 @@ pub enum Durability {
 
 /// Whether wakes travel between processes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Push {
     /// They do.

@@ -40,6 +40,10 @@ pub struct Batch {
     /// Makes the batch safe to repeat.
     #[serde(skip)]
     pub key: Option<BatchKey>,
+    /// The trace that the request came with: given to the tasks that it creates, unless they name one. It does not
+    /// count for whether two requests are the same.
+    #[serde(skip)]
+    pub traceparent: Option<String>,
     /// What the caller must still hold.
     pub fences: Vec<Fence>,
     /// What to do.
@@ -76,6 +80,7 @@ impl BatchKey {
 /// - The first that does not hold refuses the whole batch as `fenced`, also when there is no such task,
 ///   lock or delivery.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(untagged, try_from = "FenceWire")]
 pub enum Fence {
     /// A leased task.
@@ -158,7 +163,8 @@ impl<R> Copy for Handle<R> {}
 impl Batch {
     /// An empty batch.
     pub fn new(namespace: impl Into<String>) -> Self {
-        Self { namespace: namespace.into(), actor: None, key: None, fences: Vec::new(), commands: Vec::new() }
+        let (fences, commands) = (Vec::new(), Vec::new());
+        Self { namespace: namespace.into(), actor: None, key: None, traceparent: None, fences, commands }
     }
 
     /// A batch of one command.
@@ -239,6 +245,7 @@ impl Batch {
                     generated.insert(id);
                     id
                 });
+                create.traceparent = create.traceparent.take().or_else(|| self.traceparent.clone());
             }
         }
         Ok(Prepared::new(self, request, generated))
@@ -256,6 +263,7 @@ impl Batch {
         check.name("namespace", &self.namespace);
         check.maybe_name("actor", self.actor.as_ref());
         check.maybe_name("key", self.key.as_ref().map(|key| &key.key));
+        check.maybe_name("traceparent", self.traceparent.as_ref());
         check.length("key", self.key.as_ref().map(|key| key.keep));
         check.count("commands", self.commands.len(), 1, limits::COMMANDS);
         check.count("fences", self.fences.len(), 0, limits::FEW);
@@ -418,7 +426,7 @@ struct PreparedWire {
 impl From<Prepared> for PreparedWire {
     fn from(prepared: Prepared) -> Self {
         let Prepared { batch, request, generated, creates: _ } = prepared;
-        let Batch { namespace, actor, key, fences, commands } = batch;
+        let Batch { namespace, actor, key, traceparent: _, fences, commands } = batch;
         Self { namespace, actor, key, fences, commands, request, generated }
     }
 }
@@ -428,7 +436,7 @@ impl TryFrom<PreparedWire> for Prepared {
 
     fn try_from(wire: PreparedWire) -> Result<Self> {
         let PreparedWire { namespace, actor, key, fences, commands, request, generated } = wire;
-        let batch = Batch { namespace, actor, key, fences, commands };
+        let batch = Batch { namespace, actor, key, traceparent: None, fences, commands };
         batch.check()?;
         Ok(Self::new(batch, request, generated))
     }
@@ -597,6 +605,26 @@ mod tests {
         assert!(!read.is_generated(own) && read.generated.len() == 1);
         let long = text.replace(r#""key":"k""#, &format!(r#""key":"{}""#, "k".repeat(257)));
         assert!(serde_json::from_str::<Prepared>(&long).is_err(), "it is checked again");
+    }
+
+    #[test]
+    fn a_trace_goes_to_the_tasks_that_name_none_and_is_no_part_of_the_request() {
+        let prepared = |trace: Option<&str>| {
+            let mut batch = Batch::new("default").key("k");
+            batch.traceparent = trace.map(str::to_owned);
+            let _ = batch.add(TaskCreate::new("k"));
+            let _ = batch.add(TaskCreate { traceparent: Some("own".into()), ..TaskCreate::new("k") });
+            batch.prepare()
+        };
+        let (Ok(with), Ok(without)) = (prepared(Some("trace")), prepared(None)) else {
+            panic!("good batches")
+        };
+        assert_eq!(with.request(), without.request());
+        let traces = with.batch().commands.iter().map(|command| match command {
+            Command::TaskCreate(create) => create.traceparent.clone(),
+            _ => None,
+        });
+        assert_eq!(traces.collect::<Vec<_>>(), [Some("trace".to_owned()), Some("own".to_owned())]);
     }
 
     #[test]

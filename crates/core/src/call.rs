@@ -10,6 +10,7 @@ use crate::policy::Retention;
 
 /// Asks queues for work.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Claim {
     /// Where.
@@ -36,6 +37,7 @@ fn one() -> u32 {
 
 /// What a claim got.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Claimed {
     /// Running tasks, in claim order, each with its lease.
     pub tasks: Vec<Task>,
@@ -78,6 +80,7 @@ fn check_limit(check: &mut Check, limit: u32) {
 
 /// Reads for a consumer of a group.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct GroupRead {
     /// Where.
@@ -118,6 +121,7 @@ fn half_a_minute() -> Seconds {
 
 /// What a group read delivered.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Deliveries {
     /// Redelivered ones first, in the order in which they became visible, then unread ones in the order of the
     /// source.

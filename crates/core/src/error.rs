@@ -102,6 +102,7 @@ pub enum ErrorKind {
 
 /// One thing that is wrong with a request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Problem {
     /// Where, such as `commands[2].input`; empty for the whole request.
     pub path: String,
@@ -111,6 +112,7 @@ pub struct Problem {
 
 /// Which part of a batch was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Place {
     /// The batch's key.

@@ -76,6 +76,8 @@ pub mod plan;
 pub mod policy;
 pub mod query;
 pub mod row;
+#[cfg(feature = "openapi")]
+mod schema;
 pub mod status;
 pub mod wake;
 

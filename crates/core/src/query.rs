@@ -14,6 +14,7 @@ use crate::status::Status;
 
 /// One page of a list.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Page<T> {
     /// What is on it.
     pub items: Vec<T>,
@@ -103,6 +104,7 @@ pub struct TaskList {
 
 /// The order of a list of tasks. Ids break ties, so that a cursor never skips.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum TaskOrder {
     /// By `created_at`.
@@ -203,6 +205,7 @@ pub struct TaskCounts {
 
 /// Why a task is not moving.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Why {
     /// Where it stands.
     pub status: Status,
@@ -212,6 +215,7 @@ pub struct Why {
 
 /// One reason why a task is not moving.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Reason {
     /// For programs.
     pub code: ReasonCode,
@@ -227,6 +231,7 @@ pub struct Reason {
 
 /// What kind of reason it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum ReasonCode {
     /// Nothing holds it; the next claim takes it in its turn.

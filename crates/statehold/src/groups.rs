@@ -31,14 +31,17 @@ impl Groups<'_> {
         let topics = [source, Topic::Group(read.group.clone())];
         let mut wait = Wait::begin(self.hold, &topics, Some(most.unwrap_or_default())).await?;
         loop {
-            let Deliveries { events, next_at } = self.take(read.clone()).await?;
+            let Deliveries { events, next_at } = self.read_now(read.clone()).await?;
             if !events.is_empty() || !wait.sleep(next_at).await {
                 return Ok(events);
             }
         }
     }
 
-    async fn take(self, mut read: GroupRead) -> Result<Deliveries> {
+    /// Reads once. An empty answer says when the visibility of a delivery runs out.
+    ///
+    /// If the future is dropped, what it read is given to others at once.
+    pub async fn read_now(self, mut read: GroupRead) -> Result<Deliveries> {
         let hold = self.hold.clone();
         read.namespace = hold.namespace().to_owned();
         if read.key.is_none() && hold.backend().can_lose_answers() {

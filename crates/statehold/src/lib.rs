@@ -56,10 +56,10 @@ mod results;
 mod store;
 mod streams;
 pub mod supervisor;
-mod taken;
+pub mod taken;
 mod tasks;
 mod threads;
-mod wait;
+pub mod wait;
 pub mod worker;
 
 pub use documents::Documents;
@@ -78,7 +78,7 @@ pub use statehold_core::{Backend, Batch, Clock, Error, ErrorKind, Json, Result, 
 pub use store::{DEFAULT_STORE, Store};
 pub use streams::{From, Streams};
 pub use tasks::Tasks;
-pub use threads::{Message, Said, Thread, Threads};
+pub use threads::{Message, Said, THREAD, Thread, Threads};
 
 /// The examples of the README and of the guide are run with the tests.
 #[cfg(doctest)]

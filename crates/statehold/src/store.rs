@@ -4,6 +4,8 @@ use std::sync::Arc;
 
 use statehold_core::memory::Memory;
 use statehold_core::{Backend, Clock, Error, Result};
+#[cfg(feature = "http")]
+use statehold_http::Http;
 use statehold_postgres::Postgres;
 use statehold_sqlite::Sqlite;
 
@@ -19,6 +21,14 @@ pub enum Store {
     Sqlite(statehold_sqlite::Config),
     /// `postgres://user:password@host/database`: a server that many processes share.
     Postgres(Box<statehold_postgres::Config>),
+    /// `http://host:port` or `https://…`: a server of Statehold.
+    #[cfg(feature = "http")]
+    Http {
+        /// Where it is.
+        url: String,
+        /// The token that it needs; in the URL it is the password, `https://:TOKEN@host`.
+        token: Option<String>,
+    },
 }
 
 impl Store {
@@ -36,8 +46,23 @@ impl Store {
             Some(("postgres" | "postgresql", _)) => {
                 statehold_postgres::Config::from_url(url).map(Box::new).map(Self::Postgres)
             }
+            #[cfg(feature = "http")]
+            Some(("http" | "https", _)) => Ok(Self::server(url)),
             _ => Err(Error::invalid("store", format!("`{}` is not the URL of a store", Self::masked(url)))
-                .hint("write sqlite:path, such as sqlite:statehold.db, postgres://user:password@host/database, or memory:")),
+                .hint("write sqlite:path, such as sqlite:statehold.db, postgres://user:password@host/database, memory:, or http://host:port of a server")),
+        }
+    }
+
+    #[cfg(feature = "http")]
+    fn server(url: &str) -> Self {
+        let with_user =
+            url.split_once("://").and_then(|(scheme, rest)| Some((scheme, rest.rsplit_once('@')?)));
+        match with_user {
+            Some((scheme, (user, host))) => {
+                let token = user.split_once(':').map_or(user, |(_, token)| token).to_owned();
+                Self::Http { url: format!("{scheme}://{host}"), token: Some(token) }
+            }
+            None => Self::Http { url: url.to_owned(), token: None },
         }
     }
 
@@ -73,6 +98,8 @@ impl Store {
             Self::Memory => Arc::new(Memory::new(Clock::real())),
             Self::Sqlite(config) => Arc::new(Sqlite::open(config).await?),
             Self::Postgres(config) => Arc::new(Postgres::open(*config).await?),
+            #[cfg(feature = "http")]
+            Self::Http { url, token } => Arc::new(Http::new(&url, token)?),
         })
     }
 }

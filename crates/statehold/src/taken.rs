@@ -6,7 +6,7 @@ use tokio::sync::oneshot;
 
 /// Takes something on a task of its own, which goes on when nobody waits for it any more; then what it took is given
 /// back.
-pub(crate) async fn take<T, B>(
+pub async fn take<T, B>(
     taking: impl Future<Output = Result<T>> + Send + 'static,
     give_back: impl FnOnce(T) -> B + Send + 'static,
 ) -> Result<T>

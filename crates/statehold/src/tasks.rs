@@ -58,7 +58,7 @@ impl Tasks<'_> {
     ///
     /// If the future is dropped, what it took goes back.
     pub async fn claim(self, queues: &[&str], owner: &str, limit: u32) -> Result<Vec<Lease>> {
-        Ok(self.take(self.claim_of(queues, owner, limit)).await?.0)
+        Ok(self.claim_now(self.claim_of(queues, owner, limit)).await?.0)
     }
 
     /// The same, but waits until there is something, at most for `most`.
@@ -77,7 +77,7 @@ impl Tasks<'_> {
         let topics: Vec<_> = claim.queues.iter().cloned().map(Topic::Queue).collect();
         let mut wait = Wait::begin(self.hold, &topics, Some(most.unwrap_or_default())).await?;
         loop {
-            let (leases, next_at) = self.take(claim.clone()).await?;
+            let (leases, next_at) = self.claim_now(claim.clone()).await?;
             if !leases.is_empty() || !wait.sleep(next_at).await {
                 return Ok(leases);
             }
@@ -91,8 +91,10 @@ impl Tasks<'_> {
         claim
     }
 
-    /// Claims once. An empty answer says when something becomes due.
-    pub(crate) async fn take(self, mut claim: Claim) -> Result<(Vec<Lease>, Option<Timestamp>)> {
+    /// Claims once, with everything that a claim can say. An empty answer says when something becomes due.
+    ///
+    /// If the future is dropped, what it took goes back.
+    pub async fn claim_now(self, mut claim: Claim) -> Result<(Vec<Lease>, Option<Timestamp>)> {
         let hold = self.hold.clone();
         claim.namespace = hold.namespace().to_owned();
         if claim.key.is_none() && hold.backend().can_lose_answers() {

@@ -11,7 +11,7 @@ use statehold_core::{Error, ErrorKind, Json, Result, Timestamp};
 use crate::Statehold;
 
 /// The kind of a thread's document, and the category of its messages.
-const THREAD: &str = "thread";
+pub const THREAD: &str = "thread";
 
 /// The type of the events that are messages.
 const MESSAGE: &str = "message";
@@ -24,6 +24,7 @@ pub struct Threads<'a> {
 
 /// A conversation.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Thread {
     /// Its id.
     pub id: String,
@@ -37,17 +38,29 @@ pub struct Thread {
 
 /// One message of a conversation.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Message {
     /// Who speaks: user, assistant, tool…
     pub role: String,
     /// What is said: text, or any JSON.
     pub content: Json,
+    /// The name of who speaks, where a role has several.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// Free data.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub metadata: Option<Json>,
 }
 
 impl Message {
+    /// A message of any content.
+    pub fn new(role: &str, content: Json) -> Self {
+        Self { role: role.to_owned(), content, name: None, metadata: None }
+    }
+
     /// A message of text.
     pub fn text(role: &str, content: &str) -> Result<Self> {
-        Ok(Self { role: role.to_owned(), content: Json::of(content)? })
+        Ok(Self::new(role, Json::of(content)?))
     }
 
     /// The event that carries it, for a batch of one's own.
@@ -58,6 +71,7 @@ impl Message {
 
 /// A message as it was said.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Said {
     /// Its number in the thread.
     pub seq: u64,
@@ -66,6 +80,14 @@ pub struct Said {
     /// What.
     #[serde(flatten)]
     pub message: Message,
+}
+
+impl Said {
+    /// The message that an event is, if it is one: others may write to the stream what they like.
+    pub fn of(event: Event) -> Option<Self> {
+        let message = event.data.filter(|_| event.kind == MESSAGE)?.to().ok()?;
+        Some(Self { seq: event.seq, at: event.at, message })
+    }
 }
 
 impl Threads<'_> {
@@ -87,7 +109,7 @@ impl Threads<'_> {
 
     /// A thread.
     pub async fn get(self, id: &str) -> Result<Option<Thread>> {
-        Ok(self.hold.documents().get(THREAD, id).await?.map(thread))
+        Ok(self.hold.documents().get(THREAD, id).await?.map(Thread::from))
     }
 
     /// Merges an object into the metadata of a thread, member by member; `null` removes one. No change of others is lost.
@@ -105,7 +127,7 @@ impl Threads<'_> {
             }
             Json::of(&members)
         };
-        self.hold.documents().update(THREAD, id, merge).await.map(thread)
+        self.hold.documents().update(THREAD, id, merge).await.map(Thread::from)
     }
 
     /// Adds a message, and answers its number.
@@ -118,17 +140,13 @@ impl Threads<'_> {
     pub async fn messages(self, id: &str, limit: u32) -> Result<Vec<Said>> {
         let read = StreamRead { stream: StreamName::new(THREAD, id)?, from: ReadFrom::Last, limit };
         let page = self.hold.backend().stream_read(self.hold.namespace(), &read).await?;
-        Ok(page.events.into_iter().filter_map(said).collect())
+        Ok(page.events.into_iter().filter_map(Said::of).collect())
     }
 }
 
-fn thread(document: Document) -> Thread {
-    let Document { name, revision, updated_at, body, .. } = document;
-    Thread { id: name, metadata: body.unwrap_or_else(Json::null), revision, updated_at }
-}
-
-/// A message, if the event is one: others may write to the stream what they like.
-fn said(event: Event) -> Option<Said> {
-    let message = event.data.filter(|_| event.kind == MESSAGE)?.to().ok()?;
-    Some(Said { seq: event.seq, at: event.at, message })
+impl From<Document> for Thread {
+    fn from(document: Document) -> Self {
+        let Document { name, revision, updated_at, body, .. } = document;
+        Self { id: name, metadata: body.unwrap_or_else(Json::null), revision, updated_at }
+    }
 }

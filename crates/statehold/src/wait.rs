@@ -14,7 +14,8 @@ const LONGEST: Duration = Duration::from_secs(5);
 const SHORTEST: Duration = Duration::from_millis(2);
 
 /// A wait that has begun: what happens after it was made is not missed.
-pub(crate) struct Wait {
+#[derive(Debug)]
+pub struct Wait {
     waiter: Waiter,
     deadline: Option<Instant>,
     early: u32,
@@ -22,14 +23,14 @@ pub(crate) struct Wait {
 
 impl Wait {
     /// Begins to wait for topics, for a time or forever.
-    pub(crate) async fn begin(hold: &Statehold, topics: &[Topic], most: Option<Duration>) -> Result<Self> {
+    pub async fn begin(hold: &Statehold, topics: &[Topic], most: Option<Duration>) -> Result<Self> {
         let waiter = hold.backend().register(hold.namespace(), topics).await?;
         let deadline = most.and_then(|most| Instant::now().checked_add(most));
         Ok(Self { waiter, deadline, early: 0 })
     }
 
     /// Sleeps until something may have changed, or until a time of the store's. False once the wait is over.
-    pub(crate) async fn sleep(&mut self, next_at: Option<Timestamp>) -> bool {
+    pub async fn sleep(&mut self, next_at: Option<Timestamp>) -> bool {
         let left = match self.deadline {
             Some(deadline) => match deadline.checked_duration_since(Instant::now()) {
                 Some(left) if !left.is_zero() => left,

@@ -325,7 +325,7 @@ impl Worker {
         let topics: Vec<_> = self.queues.iter().cloned().map(Topic::Queue).collect();
         let mut wait = Wait::begin(&self.hold, &topics, Some(CLAIM_WAIT)).await?;
         loop {
-            let (leases, next_at) = self.hold.tasks().take(self.claim(room)).await?;
+            let (leases, next_at) = self.hold.tasks().claim_now(self.claim(room)).await?;
             if !leases.is_empty() || self.once {
                 return Ok(leases);
             }

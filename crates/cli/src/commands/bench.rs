@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
-use statehold::{Result, Store};
+use statehold::{Error, Result, Store};
 use statehold_bench::{Op, Options, Report};
 
 /// The arguments of `statehold bench`.
@@ -83,6 +83,10 @@ fn measure(bench: &Bench) -> Result<Report> {
         Store::Memory => statehold_bench::Store::Memory,
         Store::Sqlite(config) => statehold_bench::Store::Sqlite(config.path.clone()),
         Store::Postgres(config) => statehold_bench::Store::Postgres(config.clone()),
+        Store::Http { .. } => {
+            return Err(Error::unsupported("a server is measured by its store")
+                .hint("name the store itself, such as sqlite:bench.db"));
+        }
     };
     statehold_bench::runtime()?.block_on(async {
         let backend = bench.store.clone().open().await?;

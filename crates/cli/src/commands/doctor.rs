@@ -45,6 +45,10 @@ pub(crate) async fn run(common: &Common, doctor: &Doctor) -> Result<Exit> {
             findings.facts = store.open().await?.health().await?.notes;
             findings.sound = true;
         }
+        Store::Http { .. } => {
+            return Err(statehold::Error::unsupported("a server's store is examined where it is")
+                .hint("run it with the URL of the store itself"));
+        }
     }
     common.show().answer(&findings, || findings.in_words())?;
     let well = findings.sound || !findings.recovered.is_empty();

@@ -93,7 +93,7 @@ pub(crate) async fn run(hold: &Statehold, thread: &Thread, show: &Show) -> Resul
                 (_, Some(content)) => content.read("--content")?,
                 (text, None) => Json::of(&text)?,
             };
-            let seq = hold.threads().append(&say.id, &Message { role: say.role.clone(), content }).await?;
+            let seq = hold.threads().append(&say.id, &Message::new(&say.role, content)).await?;
             show.answer(&serde_json::json!({ "seq": seq }), || {
                 format!("message {seq} of thread {}", say.id)
             })?;
@@ -133,7 +133,7 @@ fn tell(show: &Show, thread: &Row) -> Result<()> {
 }
 
 fn message(said: &Said) -> String {
-    let Message { role, content } = &said.message;
+    let Message { role, content, .. } = &said.message;
     let text = content.to::<String>().map_or_else(|_| show::compact(content), |text| show::plain(&text));
     let (seq, at) = (said.seq, show::absolute(said.at));
     format!("{seq:>4}  {FAINT}{at}{FAINT:#}  {BOLD}{}{BOLD:#}  {text}", show::plain(role))

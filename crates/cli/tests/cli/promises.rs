@@ -240,7 +240,7 @@ fn prepared(command: &str) -> Cli {
 #[test]
 fn every_example_in_the_help_can_be_run() {
     // These need programs of the reader's, or take long; they have tests of their own.
-    let elsewhere = ["work", "lock run", "demo"];
+    let elsewhere = ["work", "lock run", "demo", "serve", "token revoke"];
     let mut run = 0;
     for (name, help) in commands().iter().filter(|(name, _)| !elsewhere.contains(&name.as_str())) {
         let (_, examples) = help.split_once("\nExamples:\n").expect("examples");

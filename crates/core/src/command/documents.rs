@@ -11,6 +11,7 @@ use crate::model::{Content, Labels};
 
 /// What a document must be for the command to go on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Expect {
     /// Anything.
@@ -30,6 +31,7 @@ pub enum Expect {
 ///   new document starts above every revision that a document of its kind had when it was deleted or
 ///   removed after its expiry, and above the expired one that it replaces.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct DocumentPut {
     /// What kind.
@@ -47,6 +49,7 @@ pub struct DocumentPut {
     pub expect: Expect,
     /// Filterable text.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[cfg_attr(feature = "openapi", schema(value_type = BTreeMap<String, String>))]
     pub labels: Labels,
     /// The version of the schema that the body follows.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -88,6 +91,7 @@ fn check_name(check: &mut Check, kind: &str, name: &str) {
 
 /// The reply of `document.put`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct DocumentRevision {
     /// The new revision.
     pub revision: u64,
@@ -99,6 +103,7 @@ pub struct DocumentRevision {
 /// - Guarded like `document.put`. Without expectation, a document that is not there is no error.
 /// - A new document of this kind starts above its revision, so that a late writer never matches.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct DocumentDelete {
     /// What kind.
@@ -112,6 +117,7 @@ pub struct DocumentDelete {
 
 /// The reply of `document.delete` and `entry.delete`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Existed {
     /// Whether it was there.
     pub existed: bool,

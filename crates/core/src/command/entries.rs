@@ -13,6 +13,7 @@ use crate::model::Entry;
 /// - With `if_absent`, a value that has not expired is `conflict`.
 /// - The value is there until now + `ttl_seconds`, an hour if left out; it replaces what was there.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct EntrySet {
     /// Its key.
@@ -46,6 +47,7 @@ impl EntrySet {
 
 /// The reply of `entry.set`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct EntryExpiry {
     /// When it goes.
     pub expires_at: Timestamp,
@@ -56,6 +58,7 @@ pub struct EntryExpiry {
 /// # Behavior
 /// - At most one taker gets the value; an expired one is not there.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct EntryTake {
     /// Its key.
@@ -64,6 +67,7 @@ pub struct EntryTake {
 
 /// The reply of `entry.take`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct TakenEntry {
     /// What was there.
     pub entry: Option<Entry>,
@@ -74,6 +78,7 @@ pub struct TakenEntry {
 /// # Behavior
 /// - The reply tells whether it was there; an expired one was not.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct EntryDelete {
     /// Its key.

@@ -9,6 +9,7 @@ use crate::query::CategoryCursor;
 
 /// One delivery with its proof.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct DeliveryRef {
     /// The event's position.
@@ -30,6 +31,7 @@ impl From<&Delivered> for DeliveryRef {
 ///   visibility ran out but that nobody else got is not.
 /// - The events are not delivered again.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct GroupAck {
     /// Which group.
@@ -46,6 +48,7 @@ pub struct GroupAck {
 /// - Guarded like `group.ack`.
 /// - The events are visible again after `delay_seconds`, at once if left out; the token is spent.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct GroupNack {
     /// Which group.
@@ -65,6 +68,7 @@ pub struct GroupNack {
 /// - The next read starts there. All deliveries that are still out are forgotten; their tokens are spent.
 /// - The group need not exist before.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct GroupSeek {
     /// Which group.
@@ -77,6 +81,7 @@ pub struct GroupSeek {
 
 /// Where a group goes on.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum SeekTo {
     /// At the oldest event that is there.

@@ -16,6 +16,7 @@ fn minute() -> Seconds {
 /// - A lock that is held and not expired is `held`, also for its own holder.
 /// - The reply carries a token that is larger than every one before for this key.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct LockAcquire {
     /// What to lock.
@@ -42,6 +43,7 @@ impl LockAcquire {
 
 /// The reply of `lock.acquire`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct LockAcquired {
     /// The proof.
     pub token: Token,
@@ -55,6 +57,7 @@ pub struct LockAcquired {
 /// - Another token, or a lock that is over, is `fenced`.
 /// - It is held until now + `ttl_seconds`, a minute if left out.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct LockRenew {
     /// Which lock.
@@ -68,6 +71,7 @@ pub struct LockRenew {
 
 /// The reply of `lock.renew`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct LockRenewed {
     /// Until when it is held.
     pub expires_at: Timestamp,
@@ -86,6 +90,7 @@ impl LockRenew {
 /// - A lock that someone else took since, or that this token never held, is `fenced`. One that expired or
 ///   was freed and that nobody took since is released gladly, so releasing twice is no error.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct LockRelease {
     /// Which lock.
@@ -106,6 +111,7 @@ impl LockRelease {
 /// - The reply tells who held it, if anyone did. The holder is fenced. The act is written to the audit
 ///   stream, also when nobody held it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct LockForceRelease {
     /// Which lock.
@@ -114,6 +120,7 @@ pub struct LockForceRelease {
 
 /// The reply of `lock.force_release`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct LockFreed {
     /// Who held it.
     pub previous: Option<Lock>,

@@ -25,6 +25,8 @@ pub use tasks::{
     TaskSuspend,
 };
 
+pub use wire::Fields;
+
 pub(crate) use groups::check_group;
 pub(crate) use tasks::default_lease;
 
@@ -51,6 +53,7 @@ pub trait FromReply: Sized {
 
 /// The reply of a command that has nothing to tell.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Done {}
 
 macro_rules! commands {
@@ -86,9 +89,9 @@ macro_rules! commands {
             }
 
             /// Reads the fields of the command called `op`.
-            fn read(op: &str, fields: wire::Fields) -> Result<Self> {
+            fn read(op: &str, fields: &Fields) -> Result<Self> {
                 match op {
-                    $($op => wire::read::<$name>(&fields).map(Self::$name),)*
+                    $($op => fields.read().map(Self::$name),)*
                     _ => Err(Error::invalid("op", format!("there is no command `{op}`"))
                         .hint(format!("the commands are {}", Self::NAMES.join(", ")))),
                 }
@@ -186,11 +189,9 @@ impl Command {
     /// assert!(error.message().contains("unknown field `kee`"));
     /// ```
     pub fn from_json(text: &str) -> Result<Self> {
-        let mut fields = wire::fields(text)?;
-        let op = fields.remove("op").ok_or_else(|| Error::invalid("op", "is missing"))?;
-        let op: String = serde_json::from_str(op.get())
-            .map_err(|_| Error::invalid("op", "must be the name of a command"))?;
-        Self::read(&op, fields)
+        let mut fields = Fields::parse(text)?;
+        let op: String = fields.take("op")?.ok_or_else(|| Error::invalid("op", "is missing"))?;
+        Self::read(&op, &fields)
     }
 }
 

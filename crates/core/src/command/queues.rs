@@ -11,6 +11,7 @@ use crate::limits::Check;
 /// - A paused queue's tasks are no longer first in line for their exclusive keys: the next one in another
 ///   queue is. When the queue goes on, they stand in line again.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct QueueSet {
     /// Which queue.
@@ -21,6 +22,7 @@ pub struct QueueSet {
 
 /// The reply of `queue.set`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct QueueState {
     /// Which queue.
     pub queue: String,

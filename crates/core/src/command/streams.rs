@@ -15,6 +15,7 @@ use crate::model::StreamName;
 /// - A stream of category `task` belongs to its task: without one it is `not_found`. In the same batch,
 ///   appended events come before the task's own lifecycle events.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct StreamAppend {
     /// Which stream.
@@ -28,6 +29,7 @@ pub struct StreamAppend {
 
 /// An event to append.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct NewEvent {
     /// What happened.
@@ -40,6 +42,7 @@ pub struct NewEvent {
 
 /// The reply of `stream.append`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Appended {
     /// The sequence number of the first event.
     pub first_seq: u64,
@@ -77,6 +80,7 @@ impl StreamAppend {
 /// - The head stays, so that no `seq` repeats. Nothing is removed when nothing is old enough.
 /// - Reading after a cursor before the prefix's end is `compacted`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct StreamTrim {
     /// Which stream.
@@ -87,6 +91,7 @@ pub struct StreamTrim {
 
 /// How much of a stream to keep.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum TrimTo {
     /// The last events, this many.
@@ -99,6 +104,7 @@ pub enum TrimTo {
 
 /// The reply of `stream.trim` and `stream.purge`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Trimmed {
     /// The oldest cursor that can still be read after: the number of the last removed event.
     pub oldest: u64,
@@ -118,6 +124,7 @@ impl StreamTrim {
 /// - A stream that never had an event is `not_found`.
 /// - The head stays, so that no `seq` repeats. The act is written to the audit stream.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct StreamPurge {
     /// Which stream.

@@ -28,6 +28,7 @@ use crate::model::{Backoff, Labels, OnTimeout, Task, TaskError, TaskId, Token, W
 /// - With `on_busy: reject`, any non-terminal task with the same `exclusive_key` refuses it as `held`.
 /// - The parent counts it among its open children.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields, default)]
 pub struct TaskCreate {
     /// The id, generated if left out.
@@ -46,6 +47,7 @@ pub struct TaskCreate {
     pub metadata: Option<Json>,
     /// Filterable text.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    #[cfg_attr(feature = "openapi", schema(value_type = BTreeMap<String, String>))]
     pub labels: Labels,
     /// Lower goes first; 0 if left out.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -105,6 +107,7 @@ pub struct TaskCreate {
 
 /// What a create does when its key is known with another request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum OnDuplicate {
     /// Refuses.
@@ -116,6 +119,7 @@ pub enum OnDuplicate {
 
 /// What a create does when its exclusive key is busy.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum OnBusy {
     /// Waits in line.
@@ -127,6 +131,7 @@ pub enum OnBusy {
 
 /// The reply of `task.create`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Created {
     /// The task, new or known.
     pub task: Task,
@@ -265,6 +270,7 @@ impl TaskCreate {
 /// - The task is `running`, its attempt counts one more, and the reply carries a new token.
 /// - Two starts of the same exclusive key in one batch are `invalid`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct TaskStart {
     /// Which task.
@@ -301,6 +307,7 @@ impl TaskStart {
 /// - `progress` replaces the last one. `revision` does not change and no event is written.
 /// - The reply tells whether someone asked the task to stop.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct TaskRenew {
     /// Which task.
@@ -317,6 +324,7 @@ pub struct TaskRenew {
 
 /// The reply of `task.renew`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Renewed {
     /// When the lease ends now.
     pub expires_at: Option<Timestamp>,
@@ -339,6 +347,7 @@ impl TaskRenew {
 /// - Its exclusive key is freed, dependents without another open dependency become `pending`, and a
 ///   parent that waits for its children becomes `pending` when this was the last open one.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct TaskComplete {
     /// Which task.
@@ -365,6 +374,7 @@ impl TaskComplete {
 /// - A failed or cancelled task fails its blocked dependents, and theirs, and counts as ended for a
 ///   parent that waits.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct TaskFail {
     /// Which task.
@@ -397,6 +407,7 @@ impl TaskFail {
 /// - The task must be leased.
 /// - It is `pending` at `run_at`, or now; `cancelled` if someone asked it to stop.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct TaskRelease {
     /// Which task.
@@ -418,6 +429,7 @@ pub struct TaskRelease {
 /// - After `timeout_seconds` it goes on, resumed by the timeout, or fails with code `wait_timeout`.
 /// - `resumed_by` is cleared, and set when the wait ends.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct TaskSuspend {
     /// Which task.
@@ -450,6 +462,7 @@ impl TaskSuspend {
 /// - A task that waits for this name becomes `pending` with the signal as `resumed_by`. Otherwise the
 ///   signal is kept, first in first out per name, for a later suspend.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct TaskSignal {
     /// Which task.
@@ -477,6 +490,7 @@ impl TaskSignal {
 ///   its owner is fenced. Any other task is `cancelled` now.
 /// - With `children`, the same happens to every open descendant.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct TaskCancel {
     /// Which task.
@@ -496,6 +510,7 @@ pub struct TaskCancel {
 /// - It is `pending` now and its owner is fenced; it counts for nothing. If someone asked it to stop, it
 ///   is `cancelled`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct TaskEvict {
     /// Which task.
@@ -511,6 +526,7 @@ pub struct TaskEvict {
 ///   A dependency that was purged is not waited for.
 /// - With `with_dependents`, every task that failed because this one did is `blocked` again, and so on.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct TaskRetry {
     /// Which task.
@@ -527,6 +543,7 @@ pub struct TaskRetry {
 /// - It is `pending`, or `blocked` while a dependency is not completed; if one failed or was cancelled
 ///   meanwhile, it then fails as its dependents do.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct TaskPromote {
     /// Which task.
@@ -539,6 +556,7 @@ pub struct TaskPromote {
 /// - Any other status is `invalid_transition`.
 /// - A parked task does not expire and is not judged when its dependencies end; promoting it does both.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct TaskPark {
     /// Which task.
@@ -556,6 +574,7 @@ pub struct TaskPark {
 /// - `metadata` and `labels` are merged shallowly; null removes. Other fields replace what was there.
 /// - More than 64 labels, or metadata of more than 1 MiB, after the merge are `too_large`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct TaskAmend {
     /// Which task.
@@ -598,6 +617,7 @@ impl TaskAmend {
 /// - The task, its kept signals and its stream are gone; its idempotency and child keys are free. The act
 ///   is written to the audit stream.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct TaskPurge {
     /// Which task.

@@ -11,6 +11,7 @@ use crate::json::Json;
 
 /// A document as a caller sees it: either `body` or `content` is there.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Document {
     /// What kind of document.
     pub kind: String,
@@ -21,6 +22,7 @@ pub struct Document {
     /// The version of the schema that the body follows.
     pub schema_version: Option<u32>,
     /// Filterable text.
+    #[cfg_attr(feature = "openapi", schema(value_type = BTreeMap<String, String>))]
     pub labels: Labels,
     /// A JSON body.
     #[serde(default, deserialize_with = "super::given", skip_serializing_if = "Option::is_none")]
@@ -35,11 +37,13 @@ pub struct Document {
 
 /// A binary body.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Content {
     /// Its media type.
     pub content_type: String,
     /// The bytes, base64 in JSON.
+    #[cfg_attr(feature = "openapi", schema(value_type = String, format = Byte))]
     #[serde(serialize_with = "to_base64", deserialize_with = "from_base64")]
     pub data: Arc<[u8]>,
 }

@@ -7,6 +7,7 @@ use crate::json::Json;
 
 /// A value that goes by itself.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Entry {
     /// Its key.
     pub key: String,

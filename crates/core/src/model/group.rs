@@ -8,6 +8,7 @@ use crate::json::Json;
 
 /// What a group reads.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Source {
     /// One stream, in the order of `seq`.
@@ -28,6 +29,7 @@ impl Source {
 
 /// An event handed to a consumer, which must acknowledge it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(from = "DeliveredWire")]
 pub struct Delivered {
     /// The event.
@@ -64,6 +66,7 @@ impl From<DeliveredWire> for Delivered {
 
 /// A delivery that was neither acknowledged nor given up.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Pending {
     /// Its stream.
     pub stream: StreamName,
@@ -81,6 +84,7 @@ pub struct Pending {
 
 /// How far a group is.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct GroupInfo {
     /// Its name.
     pub group: String,

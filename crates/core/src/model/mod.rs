@@ -38,6 +38,14 @@ pub(crate) fn given<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option
 pub struct Token(pub i64);
 
 impl Token {
+    /// In place of a token that the reader is not to know. No store gives it out.
+    pub const HIDDEN: Self = Self(0);
+
+    /// Whether it stands for a token that the reader is not to know; then it is not written either.
+    pub fn is_hidden(&self) -> bool {
+        *self == Self::HIDDEN
+    }
+
     /// The token after `last`, given at `now`: larger than `last`, and larger than anything given
     /// before `now` even if the store has lost its tail.
     #[must_use]

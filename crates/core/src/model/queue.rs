@@ -9,6 +9,7 @@ use crate::status::Status;
 
 /// Someone who asked a queue for work.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Poller {
     /// Who.
     pub owner: String,
@@ -18,6 +19,7 @@ pub struct Poller {
 
 /// A queue with its depth.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct QueueInfo {
     /// Its name.
     pub queue: String,

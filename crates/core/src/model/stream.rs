@@ -146,6 +146,7 @@ impl fmt::Display for Position {
 
 /// One event of a stream.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Event {
     /// Its stream.
     pub stream: StreamName,
@@ -167,6 +168,7 @@ pub struct Event {
 
 /// A stream in a list.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct StreamInfo {
     /// Its name.
     pub stream: StreamName,

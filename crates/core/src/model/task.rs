@@ -49,6 +49,7 @@ pub type Labels = BTreeMap<String, String>;
 
 /// A task as a caller sees it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Task {
     /// Its id.
     pub id: TaskId,
@@ -73,6 +74,7 @@ pub struct Task {
     /// Free data, merged shallowly by amend.
     pub metadata: Option<Json>,
     /// Filterable text.
+    #[cfg_attr(feature = "openapi", schema(value_type = BTreeMap<String, String>))]
     pub labels: Labels,
     /// The conversation it belongs to.
     pub thread: Option<String>,
@@ -136,6 +138,7 @@ pub type Progress = Json;
 
 /// Why a task did not succeed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct TaskError {
     /// For people.
@@ -158,10 +161,12 @@ impl TaskError {
 
 /// Who has a running task, and until when.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Lease {
     /// Who.
     pub owner: String,
-    /// The proof, for the owner's writes.
+    /// The proof, for the owner's writes; left out for others.
+    #[serde(default, skip_serializing_if = "Token::is_hidden")]
     pub token: Token,
     /// When this attempt began.
     pub started_at: Timestamp,
@@ -173,6 +178,7 @@ pub struct Lease {
 
 /// How long a task waits before its next try: `initial · factorⁿ`, at most `max`, ±10 %.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields, default)]
 pub struct Backoff {
     /// After the first failure.
@@ -207,6 +213,7 @@ impl Backoff {
 
 /// What a suspended task waits for, and what happens if it does not come.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Waiting {
     /// The awaited.
     #[serde(rename = "for")]
@@ -219,6 +226,7 @@ pub struct Waiting {
 
 /// Something a task can wait for.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum WaitFor {
     /// A signal with this name.
@@ -231,6 +239,7 @@ pub enum WaitFor {
 
 /// Which children are awaited.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Children {
     /// Every one.
@@ -239,6 +248,7 @@ pub enum Children {
 
 /// What happens to a waiting task at its deadline.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum OnTimeout {
     /// It goes on, resumed by the timeout.

@@ -1,0 +1,259 @@
+//! `statehold serve` in processes of its own, ended gently and killed.
+
+mod programs;
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use futures_util::StreamExt as _;
+use programs::{LIMIT, Place, Run, eventually};
+use rustix::process::Signal;
+use serde_json::{Value, json};
+use statehold::StreamName;
+use statehold::core::query::ReadFrom;
+
+/// A server that listens, and where.
+async fn serve(place: &Place, listen: &str, also: &[&str]) -> (Run, String) {
+    let mut args = vec!["serve", "-o", "json", "--listen", listen, "--log", "none"];
+    args.extend(also);
+    let run = place.start(&args);
+    eventually("it listens", || run.printed().contains('\n')).await;
+    let said: Value = serde_json::from_str(&run.printed()).expect("one line of JSON");
+    let url = said["listening"].as_str().expect("an address").to_owned();
+    (run, url)
+}
+
+fn client() -> reqwest::Client {
+    // The client of the command line speaks TLS too, and this one is built with it.
+    let _ = tokio_rustls::rustls::crypto::ring::default_provider().install_default();
+    reqwest::Client::builder().timeout(LIMIT).build().expect("a client")
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_drains_when_it_is_told_to_end() {
+    let place = Place::new().await;
+    let (run, url) = serve(&place, "127.0.0.1:0", &["--grace", "20s"]).await;
+    let follow =
+        client().get(format!("{url}/v1/default/streams/run/7/events")).header("accept", "text/event-stream");
+    let events = follow.send().await.expect("an answer");
+    let claim = json!({ "queues": ["default"], "owner": "w", "wait_seconds": 60 });
+    let claim = client().post(format!("{url}/v1/default/tasks/claim")).json(&claim);
+    let claiming =
+        tokio::spawn(async move { claim.send().await.expect("an answer").text().await.expect("a body") });
+    let polled = async || !place.hold.queues().list().await.expect("queues").is_empty();
+    while !polled().await {
+        tokio::task::yield_now().await;
+    }
+    run.signal(Signal::TERM);
+    assert!(events.text().await.expect("the rest").contains("retry: 1000"));
+    assert!(claiming.await.expect("an end").contains("\"tasks\":[]"));
+    run.ended_well().await;
+    let leader = place.hold.locks().get(statehold::supervisor::LEADER).await.expect("an answer");
+    assert!(leader.is_none(), "its leadership is free");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_supervisor_of_its_own_takes_back_what_its_worker_lost() {
+    let place = Place::new().await;
+    let (web, url) = serve(&place, "127.0.0.1:0", &["--role", "web"]).await;
+    let (worker, health) = serve(&place, "127.0.0.1:0", &["--role", "worker"]).await;
+    let id = place.create(statehold::TaskCreate::new("k")).await;
+    let start = json!({ "owner": "gone", "lease_seconds": 0.05 });
+    let started = client().post(format!("{url}/v1/default/tasks/{id}/start")).json(&start).send().await;
+    assert!(started.expect("an answer").status().is_success());
+    place.until(id, "taken back", |task| task.lease_losses == 1).await;
+    assert_eq!(client().get(format!("{health}/health/ready")).send().await.expect("an answer").status(), 200);
+    assert_eq!(
+        client().get(format!("{health}/v1/default/tasks")).send().await.expect("an answer").status(),
+        404
+    );
+    for run in [web, worker] {
+        run.signal(Signal::TERM);
+        run.ended_well().await;
+    }
+}
+
+/// Appends numbers until it is told to stop, each surely and once, and notes those that were acknowledged.
+async fn append(
+    url: String,
+    writer: usize,
+    told: Arc<Mutex<BTreeSet<String>>>,
+    stop: statehold::worker::Stopping,
+) {
+    let client = client();
+    for n in 0.. {
+        let key = format!("{writer}-{n}");
+        let body = json!({ "events": [{ "type": "step", "data": key }] });
+        loop {
+            let request =
+                client.post(format!("{url}/v1/default/streams/run/7/events")).header("idempotency-key", &key);
+            match request.json(&body).send().await {
+                Ok(answer) if answer.status().is_success() => break,
+                Ok(answer) => panic!("{}", answer.text().await.unwrap_or_default()),
+                // Whether it happened is not known; the key makes it happen once.
+                Err(_) => tokio::time::sleep(Duration::from_millis(20)).await,
+            }
+        }
+        told.lock().expect("no panic").insert(key);
+        if stop.is_cancelled() {
+            return;
+        }
+    }
+}
+
+/// Follows the stream, over any number of connections, and notes every number that comes.
+async fn follow(url: String, seen: Arc<Mutex<Vec<u64>>>) {
+    client();
+    // No limit in time: it follows for as long as the test goes on.
+    let client = reqwest::Client::new();
+    let mut text = String::new();
+    loop {
+        let last = seen.lock().expect("no panic").last().copied().unwrap_or_default();
+        let request = client.get(format!("{url}/v1/default/streams/run/7/events"));
+        let request = request.header("accept", "text/event-stream").header("last-event-id", last.to_string());
+        let Ok(response) = request.send().await else {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+            continue;
+        };
+        let mut chunks = response.bytes_stream();
+        text.clear();
+        while let Some(Ok(chunk)) = chunks.next().await {
+            text.push_str(&String::from_utf8_lossy(&chunk));
+            while let Some((frame, rest)) = text.split_once("\n\n") {
+                let id = frame
+                    .lines()
+                    .find_map(|line| line.strip_prefix("id: "))
+                    .and_then(|id| id.parse::<u64>().ok());
+                seen.lock().expect("no panic").extend(id);
+                text = rest.into();
+            }
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_killed_server_loses_nothing_that_it_acknowledged_and_its_clients_go_on_exactly() {
+    let place = Place::new().await;
+    let (mut run, url) = serve(&place, "127.0.0.1:0", &[]).await;
+    let address = url.trim_start_matches("http://").to_owned();
+    let (told, seen) = (Arc::new(Mutex::new(BTreeSet::new())), Arc::new(Mutex::new(Vec::new())));
+    let stop = statehold::worker::Stopping::new();
+    let writers: Vec<_> = (0..4)
+        .map(|writer| tokio::spawn(append(url.clone(), writer, Arc::clone(&told), stop.clone())))
+        .collect();
+    let follower = tokio::spawn(follow(url.clone(), Arc::clone(&seen)));
+    for round in 1..=3 {
+        eventually("work goes on", || told.lock().expect("no panic").len() >= round * 40).await;
+        run.signal(Signal::KILL);
+        run.ended().await;
+        (run, _) = serve(&place, &address, &[]).await;
+    }
+    let more = told.lock().expect("no panic").len() + 40;
+    eventually("work goes on", || told.lock().expect("no panic").len() >= more).await;
+    stop.cancel();
+    for writer in writers {
+        tokio::time::timeout(LIMIT, writer).await.expect("in time").expect("no panic");
+    }
+    let mut kept = Vec::new();
+    let stream: StreamName = "run/7".parse().expect("a name");
+    loop {
+        let page = place
+            .hold
+            .streams()
+            .read(&stream, ReadFrom::After(kept.len() as u64), 1000)
+            .await
+            .expect("a page");
+        if page.events.is_empty() {
+            break;
+        }
+        kept.extend(
+            page.events.into_iter().map(|event| event.data.expect("data").to::<String>().expect("text")),
+        );
+    }
+    let told = told.lock().expect("no panic").clone();
+    assert_eq!(kept.iter().cloned().collect::<BTreeSet<_>>(), told, "what was acknowledged is there");
+    assert_eq!(kept.len(), told.len(), "and is there once");
+    eventually("the follower has all", || seen.lock().expect("no panic").len() >= kept.len()).await;
+    follower.abort();
+    let all: Vec<_> = (1..=kept.len() as u64).collect();
+    assert_eq!(*seen.lock().expect("no panic"), all, "without gap or repeat");
+    run.signal(Signal::TERM);
+    run.ended_well().await;
+    place.assert_nothing_left().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_refuses_what_would_open_it_to_everyone() {
+    let place = Place::new().await;
+    let refused = place.start(&["serve", "--listen", "0.0.0.0:0"]).ended().await;
+    assert_eq!(refused.code, Some(2), "{refused:?}");
+    assert!(refused.err.contains("statehold token create"), "{refused:?}");
+    let made = place.start(&["token", "create", "--role", "orchestrator", "-o", "json"]).ended_well().await;
+    let made: Value = serde_json::from_str(&made.out).expect("JSON");
+    let (run, url) = serve(&place, "127.0.0.1:0", &[]).await;
+    let tasks = client().get(format!("{url}/v1/default/tasks"));
+    assert_eq!(tasks.try_clone().expect("no body").send().await.expect("an answer").status(), 401);
+    let token = made["token"].as_str().expect("a token");
+    assert_eq!(tasks.bearer_auth(token).send().await.expect("an answer").status(), 200);
+    place.start(&["token", "revoke", made["id"].as_str().expect("an id")]).ended_well().await;
+    assert!(place.start(&["token", "list"]).ended_well().await.out.lines().count() <= 1, "none is left");
+    run.signal(Signal::TERM);
+    run.ended_well().await;
+}
+
+/// The command line, asking a server.
+async fn told(place: &Place, url: &str, args: &[&str]) -> programs::Ran {
+    let also = |command: &mut std::process::Command| {
+        command.env("STATEHOLD_STORE", url);
+    };
+    place.start_with(args, also).ended().await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_command_line_does_through_a_server_what_it_does_on_a_file() {
+    let place = Place::new().await;
+    let (run, url) = serve(&place, "127.0.0.1:0", &[]).await;
+    let commands: &[&[&str]] = &[
+        &["task", "create", "greet", "--input", "{\"n\": 12345678901234567890}", "--idempotency-key", "k"],
+        &["task", "create", "greet", "--input", "{\"n\": 12345678901234567890}", "--idempotency-key", "k"],
+        &["work", "--queue", "default", "--until-empty", "--", "cat"],
+        &["task", "list", "--status", "completed"],
+        &["queue", "list"],
+        &["doc", "put", "project", "a/b", "{\"state\": \"new\"}", "--expect", "absent"],
+        &["doc", "get", "project", "a/b"],
+        &["doc", "list", "project"],
+        &["stream", "append", "run/7", "begun"],
+        &["stream", "read", "run/7"],
+        &["thread", "create", "42"],
+        &["thread", "say", "42", "user", "hi"],
+        &["thread", "messages", "42"],
+        &["entry", "set", "code/7", "1"],
+        &["entry", "list"],
+        &["result", "set", "42", "1"],
+        &["result", "get", "42"],
+        &["lock", "run", "deploy", "--", "true"],
+        &["health"],
+    ];
+    for args in commands {
+        let ran = told(&place, &url, args).await;
+        assert_eq!(ran.code, Some(0), "{args:?}: {ran:?}");
+    }
+    let tasks =
+        place.hold.tasks().list(&statehold::core::query::TaskList::default()).await.expect("tasks").items;
+    assert_eq!(tasks.len(), 1, "created twice, made once");
+    let output = tasks[0].output.as_ref().expect("an output");
+    assert_eq!(output.as_str(), "{\"n\":12345678901234567890}", "numbers survive the way");
+    assert_eq!(
+        told(&place, &url, &["task", "show", "0198c0de-0000-7000-8000-000000000000"]).await.code,
+        Some(3)
+    );
+    assert_eq!(
+        told(&place, &url, &["doc", "put", "project", "a/b", "1", "--expect", "absent"]).await.code,
+        Some(4)
+    );
+    assert_eq!(told(&place, &url, &["dump"]).await.code, Some(2));
+    run.signal(Signal::TERM);
+    run.ended_well().await;
+    assert_eq!(told(&place, &url, &["task", "list"]).await.code, Some(1), "nobody answers");
+}

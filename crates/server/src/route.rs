@@ -1,0 +1,313 @@
+//! How a route is registered: its method and path, the rule that says who may use it, what does it, and what the
+//! reference says of it. From the same list come the router, the OpenAPI document and the table of roles.
+
+use std::fmt::Write as _;
+use std::sync::Arc;
+
+use axum::Router;
+use axum::extract::{Request, State};
+use axum::http::{Method, StatusCode};
+use axum::response::IntoResponse as _;
+use axum::routing::{MethodFilter, MethodRouter, on};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use statehold_core::command::Op;
+use utoipa::ToSchema;
+use utoipa::openapi::{RefOr, Schema};
+
+use crate::access::{Role, Rule, rule_of_op};
+use crate::app::App;
+use crate::asked::Asked;
+use crate::problem::{Answer, Problem};
+
+/// A parameter of a query.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Param {
+    pub(crate) name: &'static str,
+    pub(crate) about: &'static str,
+    pub(crate) kind: Kind,
+    pub(crate) repeats: bool,
+}
+
+/// What a parameter is.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Kind {
+    Text,
+    Integer,
+    Number,
+    Yes,
+    Time,
+    Id,
+}
+
+impl Param {
+    /// A parameter that can be there once.
+    pub(crate) const fn new(name: &'static str, kind: Kind, about: &'static str) -> Self {
+        Self { name, about, kind, repeats: false }
+    }
+
+    /// The same, several times.
+    pub(crate) const fn repeated(self) -> Self {
+        Self { repeats: true, ..self }
+    }
+}
+
+/// How many items a page has.
+pub(crate) const LIMIT: Param =
+    Param::new("limit", Kind::Integer, "How many at most, 1 to 1000; 50 if left out.");
+/// Where a list goes on.
+pub(crate) const CURSOR: Param = Param::new("cursor", Kind::Text, "`next_cursor` of the page before.");
+/// What a list is of.
+pub(crate) const PREFIX: Param = Param::new("prefix", Kind::Text, "Only what begins with this.");
+/// How long a request waits.
+pub(crate) const WAIT: Param = Param::new("wait_seconds", Kind::Number, "How long to wait, at most 60.");
+/// Where events are read.
+pub(crate) const AFTER: Param =
+    Param::new("after", Kind::Text, "After this cursor; `0` is the beginning, `latest` the end.");
+/// The same, backwards.
+pub(crate) const BEFORE: Param = Param::new("before", Kind::Integer, "The events just before this number.");
+/// A token, for browsers.
+pub(crate) const ACCESS: Param = Param::new(
+    "access_token",
+    Kind::Text,
+    "A token for this task or thread alone, where no header can be sent.",
+);
+
+type Schemas = Vec<(String, RefOr<Schema>)>;
+
+/// A schema, and those that it speaks of.
+pub(crate) struct Shape {
+    pub(crate) schema: RefOr<Schema>,
+    pub(crate) schemas: Schemas,
+}
+
+impl Shape {
+    /// The shape of a type, by its name.
+    pub(crate) fn of<T: ToSchema>() -> Self {
+        let mut schemas = Vec::new();
+        T::schemas(&mut schemas);
+        schemas.push((T::name().into_owned(), T::schema()));
+        Self { schema: RefOr::Ref(utoipa::openapi::Ref::from_schema_name(T::name())), schemas }
+    }
+
+    /// The shape of a type that is made of items, whose name alone would not tell of what.
+    fn of_items<L: ToSchema, T: ToSchema>() -> Self {
+        Self { schema: L::schema(), schemas: Self::of::<T>().schemas }
+    }
+
+    /// The shape of a type without some fields, which a path says.
+    fn without<T: ToSchema>(fields: &[String]) -> Self {
+        let mut schemas = Vec::new();
+        T::schemas(&mut schemas);
+        let mut schema = T::schema();
+        if let RefOr::T(Schema::Object(object)) = &mut schema {
+            object.properties.retain(|name, _| !fields.contains(name));
+            object.required.retain(|name| !fields.contains(name));
+        }
+        Self { schema, schemas }
+    }
+}
+
+/// One route.
+pub(crate) struct Route {
+    pub(crate) method: Method,
+    pub(crate) path: String,
+    pub(crate) rule: Rule,
+    pub(crate) summary: String,
+    pub(crate) params: &'static [Param],
+    pub(crate) request: Option<Shape>,
+    pub(crate) example: Option<serde_json::Value>,
+    pub(crate) answers: Vec<(StatusCode, Option<Shape>)>,
+    /// Whether it can answer with a stream of events.
+    pub(crate) live: bool,
+    /// The media type of answers and bodies that are not JSON.
+    pub(crate) raw: Option<&'static str>,
+    handler: Arc<dyn Fn(&'static [Param]) -> MethodRouter<App> + Send + Sync>,
+}
+
+impl std::fmt::Debug for Route {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} {}", self.method, self.path)
+    }
+}
+
+impl Route {
+    /// A route under `/v1/{namespace}`.
+    pub(crate) fn new<F>(
+        method: Method,
+        path: &str,
+        rule: Rule,
+        summary: &str,
+        handler: impl Fn(Asked) -> F + Clone + Send + Sync + 'static,
+    ) -> Self
+    where
+        F: Future<Output = Answer> + Send + 'static,
+    {
+        Self::outside(method, &format!("/v1/{{namespace}}{path}"), rule, summary, handler)
+    }
+
+    /// A route of no namespace.
+    pub(crate) fn outside<F>(
+        method: Method,
+        path: &str,
+        rule: Rule,
+        summary: &str,
+        handler: impl Fn(Asked) -> F + Clone + Send + Sync + 'static,
+    ) -> Self
+    where
+        F: Future<Output = Answer> + Send + 'static,
+    {
+        let filter = MethodFilter::try_from(method.clone()).unwrap_or(MethodFilter::GET);
+        let handler = move |params: &'static [Param]| {
+            let handler = handler.clone();
+            on(filter, move |State(app): State<App>, request: Request| async move {
+                let answer = match Asked::read(app, rule, params, request).await {
+                    Ok(asked) => handler(asked).await,
+                    Err(problem) => Err(problem),
+                };
+                answer.unwrap_or_else(Problem::into_response)
+            })
+        };
+        Self {
+            method,
+            path: path.to_owned(),
+            rule,
+            summary: summary.to_owned(),
+            params: &[],
+            request: None,
+            example: None,
+            answers: Vec::new(),
+            live: false,
+            raw: None,
+            handler: Arc::new(handler),
+        }
+    }
+
+    /// A route that is a command: the path says some of its fields, the body the others, and its reply is the answer.
+    pub(crate) fn command<O>(method: Method, path: &str) -> Self
+    where
+        O: Op + DeserializeOwned + ToSchema + Send + 'static,
+        O::Reply: Serialize + ToSchema + Send,
+    {
+        let described = match O::schema() {
+            RefOr::T(Schema::Object(object)) => object.description,
+            _ => None,
+        };
+        let summary = described.as_deref().and_then(|text| text.lines().next()).unwrap_or(O::NAME).to_owned();
+        let mut route = Self::new(method, path, rule_of_op(O::NAME), &summary, async |asked: Asked| {
+            let mut fields = asked.fields()?;
+            for (name, value) in command_fields(&asked) {
+                fields.give(&name, &value)?;
+            }
+            asked.run(fields.read::<O>()?).await?.answer(StatusCode::OK)
+        });
+        let mut said: Vec<_> = route.path_names().into_iter().map(str::to_owned).collect();
+        if said.iter().any(|name| name == "category") {
+            said = vec!["stream".to_owned()];
+        }
+        route.request = Some(Shape::without::<O>(&said));
+        route.answers::<O::Reply>(StatusCode::OK)
+    }
+
+    /// The names in the path, but for the namespace.
+    pub(crate) fn path_names(&self) -> Vec<&str> {
+        let names = self.path.split(['{', '}']).skip(1).step_by(2);
+        names.filter(|name| *name != "namespace").collect()
+    }
+
+    /// The parameters of its query. Others are refused.
+    pub(crate) fn query(self, params: &'static [Param]) -> Self {
+        Self { params, ..self }
+    }
+
+    /// What its body is.
+    pub(crate) fn takes<T: ToSchema>(self) -> Self {
+        Self { request: Some(Shape::of::<T>()), ..self }
+    }
+
+    /// What its body is, beside what the path and others say.
+    pub(crate) fn takes_without<T: ToSchema>(self, fields: &[&str]) -> Self {
+        let fields: Vec<_> = fields.iter().map(|&field| field.to_owned()).collect();
+        Self { request: Some(Shape::without::<T>(&fields)), ..self }
+    }
+
+    /// A field that its body has beside those of its type.
+    pub(crate) fn takes_also<T: ToSchema>(mut self, name: &str) -> Self {
+        if let Some(Shape { schema: RefOr::T(Schema::Object(object)), .. }) = &mut self.request {
+            object.properties.insert(name.to_owned(), T::schema());
+        }
+        self
+    }
+
+    /// An example of a body.
+    pub(crate) fn example(self, example: serde_json::Value) -> Self {
+        Self { example: Some(example), ..self }
+    }
+
+    /// What it answers.
+    pub(crate) fn answers<T: ToSchema>(mut self, status: StatusCode) -> Self {
+        self.answers.push((status, Some(Shape::of::<T>())));
+        self
+    }
+
+    /// What it answers, a list `L` of items `T`.
+    pub(crate) fn lists<L: ToSchema, T: ToSchema>(mut self) -> Self {
+        self.answers.push((StatusCode::OK, Some(Shape::of_items::<L, T>())));
+        self
+    }
+
+    /// An answer without a body.
+    pub(crate) fn answers_nothing(mut self, status: StatusCode) -> Self {
+        self.answers.push((status, None));
+        self
+    }
+
+    /// It can answer with a stream of events.
+    pub(crate) fn live(self) -> Self {
+        Self { live: true, ..self }
+    }
+
+    /// Its body, and its answer if it is a GET, is not JSON.
+    pub(crate) fn raw(self, media: &'static str) -> Self {
+        Self { raw: Some(media), ..self }
+    }
+
+    /// Whether it changes anything.
+    pub(crate) fn is_mutation(&self) -> bool {
+        self.method != Method::GET
+    }
+}
+
+/// The fields of a command that the path says. A stream is named by two parts.
+fn command_fields(asked: &Asked) -> Vec<(String, String)> {
+    let fields: Vec<_> =
+        asked.path_fields().map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
+    match fields.as_slice() {
+        [(category, first), (_, second)] if category == "category" => {
+            vec![("stream".to_owned(), format!("{first}/{second}"))]
+        }
+        _ => fields,
+    }
+}
+
+/// The router of all routes.
+pub(crate) fn router(routes: &[Route]) -> Router<App> {
+    let all = routes.iter();
+    all.fold(Router::new(), |router, route| router.route(&route.path, (route.handler)(route.params)))
+        .fallback(async |request: Request| Problem::no_route(request.uri().path()).into_response())
+        .method_not_allowed_fallback(async || Problem::no_method().into_response())
+}
+
+/// The table of routes and roles, as it is published.
+pub(crate) fn table(routes: &[Route]) -> String {
+    let mut text = String::from(
+        "| route | viewer | agent | operator | orchestrator | admin |\n|---|---|---|---|---|---|\n",
+    );
+    for Route { method, path, rule, .. } in routes {
+        let cells: Vec<_> =
+            Role::ALL.iter().map(|role| if role.may(*rule) { rule.condition(*role) } else { "" }).collect();
+        let open = if *rule == Rule::Open { " (no token)" } else { "" };
+        let _ = writeln!(text, "| `{method} {path}`{open} | {} |", cells.join(" | "));
+    }
+    text
+}

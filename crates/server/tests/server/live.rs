@@ -1,0 +1,217 @@
+//! Events arrive as they are made, and a client that comes back goes on exactly where it was.
+
+use std::time::Duration;
+
+use futures_util::StreamExt as _;
+use reqwest::Method;
+use serde_json::{Value, json};
+use statehold::{NewEvent, Statehold};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+
+use crate::harness::{Running, send};
+
+/// A client that follows something.
+struct Follower {
+    chunks: std::pin::Pin<Box<dyn futures_util::Stream<Item = reqwest::Result<bytes::Bytes>> + Send>>,
+    text: String,
+}
+
+/// One frame: its id, its name and its data.
+#[derive(Debug, Default, PartialEq)]
+struct Frame {
+    id: String,
+    event: String,
+    data: Value,
+    retry: String,
+}
+
+impl Follower {
+    async fn new(request: reqwest::RequestBuilder) -> Self {
+        let response = request.header("accept", "text/event-stream").send().await.expect("an answer");
+        assert_eq!(response.status(), 200);
+        assert_eq!(response.headers()["content-type"], "text/event-stream");
+        Self { chunks: Box::pin(response.bytes_stream()), text: String::new() }
+    }
+
+    /// The next frame that is not a comment alone; none at the end.
+    async fn next(&mut self) -> Option<Frame> {
+        loop {
+            while let Some((block, rest)) = self.text.split_once("\n\n") {
+                let mut frame = Frame::default();
+                for line in block.lines() {
+                    match line.split_once(':').map(|(name, value)| (name, value.trim())) {
+                        Some(("id", id)) => id.clone_into(&mut frame.id),
+                        Some(("event", event)) => event.clone_into(&mut frame.event),
+                        Some(("data", data)) => frame.data = serde_json::from_str(data).expect("good"),
+                        Some(("retry", retry)) => retry.clone_into(&mut frame.retry),
+                        _ => {}
+                    }
+                }
+                self.text = rest.into();
+                if frame != Frame::default() {
+                    return Some(frame);
+                }
+            }
+            let chunk =
+                tokio::time::timeout(Duration::from_secs(60), self.chunks.next()).await.expect("comes");
+            self.text.push_str(std::str::from_utf8(&chunk?.ok()?).expect("good"));
+        }
+    }
+}
+
+async fn append(hold: &Statehold, stream: &str, from: u64, count: u64) {
+    let events =
+        (from..from + count).map(|n| NewEvent::new("step").data(statehold::Json::of(&n).expect("good")));
+    hold.streams().append(&stream.parse().expect("good"), events.collect()).await.expect("an answer");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stream_is_replayed_then_followed_and_resumed_without_gap_or_repeat() {
+    let server = Running::start().await;
+    append(&server.hold, "run/7", 1, 3).await;
+    let path = "/streams/run/7/events";
+    let mut follower = Follower::new(server.request(Method::GET, path)).await;
+    for n in 1..=3 {
+        let frame = follower.next().await.expect("a frame");
+        assert_eq!((frame.id, &frame.data["data"]), (n.to_string(), &json!(n)));
+    }
+    append(&server.hold, "run/7", 4, 1).await;
+    assert_eq!(follower.next().await.expect("a frame").id, "4");
+    drop(follower);
+    append(&server.hold, "run/7", 5, 2).await;
+    let mut follower = Follower::new(server.request(Method::GET, path).header("last-event-id", "4")).await;
+    assert_eq!(follower.next().await.expect("a frame").id, "5");
+    assert_eq!(follower.next().await.expect("a frame").id, "6");
+    let mut tail = Follower::new(server.request(Method::GET, &format!("{path}?after=latest"))).await;
+    append(&server.hold, "run/7", 7, 1).await;
+    assert_eq!(tail.next().await.expect("a frame").id, "7");
+    server.post("/streams/run/7/trim", json!({ "to": { "after": 5 } })).await.is(200);
+    let late = server.request(Method::GET, &format!("{path}?after=2")).header("accept", "text/event-stream");
+    assert_eq!(send(late).await.refused(410, "compacted")["oldest"], "5");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_category_is_followed_by_its_positions() {
+    let server = Running::start().await;
+    append(&server.hold, "run/1", 1, 1).await;
+    append(&server.hold, "run/2", 1, 1).await;
+    let path = "/categories/run/events";
+    let page = server.get(&format!("{path}?limit=1")).await.ok();
+    let cursor = page["next_cursor"].as_str().expect("text");
+    let mut follower = Follower::new(server.request(Method::GET, &format!("{path}?after={cursor}"))).await;
+    let second = follower.next().await.expect("a frame");
+    assert_eq!(second.data["stream"], "run/2");
+    append(&server.hold, "run/1", 2, 1).await;
+    let third = follower.next().await.expect("a frame");
+    let mut again = Follower::new(server.request(Method::GET, path).header("last-event-id", second.id)).await;
+    assert_eq!(again.next().await.expect("a frame"), third);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_events_of_a_task_end_with_it_and_past_the_end_there_is_nothing() {
+    let server = Running::start().await;
+    let (id, token) = server.leased().await;
+    let path = format!("/tasks/{id}/events");
+    let mut follower = Follower::new(server.request(Method::GET, &path)).await;
+    assert_eq!(follower.next().await.expect("a frame").data["type"], "task.created");
+    assert_eq!(follower.next().await.expect("a frame").data["type"], "task.started");
+    server.post(&format!("/tasks/{id}/complete"), json!({ "token": token })).await.is(200);
+    assert_eq!(follower.next().await.expect("a frame").data["type"], "task.completed");
+    let end = follower.next().await.expect("a frame");
+    assert_eq!((end.event.as_str(), end.id.as_str()), ("end", "3"));
+    assert!(follower.next().await.is_none(), "it is over");
+    let mut late = Follower::new(server.request(Method::GET, &format!("{path}?after=2"))).await;
+    assert_eq!(late.next().await.expect("a frame").id, "3");
+    assert_eq!(late.next().await.expect("a frame").event, "end");
+    let past =
+        server.request(Method::GET, &path).header("accept", "text/event-stream").header("last-event-id", "3");
+    send(past).await.is(204);
+    let none = server.request(Method::GET, "/tasks/0198c0de-0000-7000-8000-000000000000/events");
+    send(none.header("accept", "text/event-stream")).await.refused(404, "not_found");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_task_that_failed_and_was_retried_ends_when_it_ends() {
+    let server = Running::start().await;
+    let (id, token) = server.leased().await;
+    let fail = json!({ "token": token, "error": { "message": "no" }, "retry": false });
+    server.post(&format!("/tasks/{id}/fail"), fail).await.is(200);
+    server.post(&format!("/tasks/{id}/retry"), json!({})).await.is(200);
+    let mut follower = Follower::new(server.request(Method::GET, &format!("/tasks/{id}/events"))).await;
+    let mut kinds = Vec::new();
+    for _ in 0..4 {
+        kinds.push(follower.next().await.expect("a frame").data["type"].as_str().expect("text").to_owned());
+    }
+    assert_eq!(kinds[2], "task.failed");
+    server.post(&format!("/tasks/{id}/cancel"), json!({})).await.is(200);
+    assert_eq!(follower.next().await.expect("a frame").data["type"], "task.cancelled");
+    assert_eq!(follower.next().await.expect("a frame").event, "end");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_drains_ends_streams_with_a_hint_when_to_come_back() {
+    let mut server = Running::start().await;
+    let mut messages = Follower::new(server.request(Method::GET, "/threads/42/messages")).await;
+    server
+        .post("/threads/42/messages", json!({ "messages": [{ "role": "user", "content": "hi" }] }))
+        .await
+        .is(200);
+    assert_eq!(messages.next().await.expect("a frame").data["content"], "hi");
+    server.stop().await;
+    assert_eq!(messages.next().await.expect("a frame").retry, "1000");
+    assert!(messages.next().await.is_none());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_another_process_appends_arrives() {
+    let server = Running::start().await;
+    let mut follower = Follower::new(server.request(Method::GET, "/streams/run/7/events")).await;
+    // Another connection to the same file knows nothing of this process's wakes.
+    let url = format!("sqlite:{}", server.folder.path().join("state.db").display());
+    append(&Statehold::open(&url).await.expect("an answer"), "run/7", 1, 1).await;
+    assert_eq!(follower.next().await.expect("a frame").id, "1");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn readers_that_stall_are_cut_and_hinder_nobody() {
+    let server = Running::with(|config| config.patience = Duration::from_millis(300)).await;
+    let body = statehold::Json::of(&"x".repeat(100_000)).expect("good");
+    let stream = "run/7".parse().expect("good");
+    let address = server.url.trim_start_matches("http://").to_owned();
+    let mut stalled = Vec::new();
+    for _ in 0..50 {
+        let mut client = TcpStream::connect(&address).await.expect("an answer");
+        let request = "GET /v1/default/streams/run/7/events HTTP/1.1\r\nhost: localhost\r\naccept: text/event-stream\r\n\r\n";
+        client.write_all(request.as_bytes()).await.expect("an answer");
+        stalled.push(client);
+    }
+    let mut fast = Follower::new(server.request(Method::GET, "/streams/run/7/events")).await;
+    for n in 1..=200_u64 {
+        let event = NewEvent::new("step").data(body.clone());
+        server.hold.streams().append(&stream, vec![event]).await.expect("an answer");
+        assert_eq!(fast.next().await.expect("a frame").id, n.to_string());
+    }
+    // One client is left, and it is the one that reads.
+    let one_left = async || {
+        let metrics = server.get("//metrics").await.ok();
+        metrics.as_str().expect("text").contains("\nstatehold_sse_clients 1\n")
+    };
+    let cut = async {
+        while !one_left().await {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(60), cut).await.expect("stalled readers are cut");
+    // What a cut reader had got is a prefix; it goes on after the last whole event.
+    let mut bytes = Vec::new();
+    let mut client = stalled.remove(0);
+    let _ = client.read_to_end(&mut bytes).await;
+    let text = String::from_utf8_lossy(&bytes);
+    let whole = text.matches("\nid: ").count().saturating_sub(1) as u64;
+    let mut again =
+        Follower::new(server.request(Method::GET, &format!("/streams/run/7/events?after={whole}"))).await;
+    for n in whole + 1..=200 {
+        assert_eq!(again.next().await.expect("a frame").id, n.to_string());
+    }
+}
