@@ -1,6 +1,7 @@
 //! What accepted plans leave, and the one call that writes it if everything they read is still so.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 
 use redis::Cmd;
 use statehold_core::Timestamp;
@@ -222,8 +223,8 @@ impl Arguments {
         self.args.push(arg.into());
     }
 
-    fn number(&mut self, number: impl ToString) {
-        self.add(number.to_string());
+    fn number(&mut self, number: impl fmt::Display) {
+        self.add(format!("{number}"));
     }
 
     /// A part: the number of its items, then each of them.
@@ -298,7 +299,7 @@ fn check(all: &mut Arguments, seen: &Seen) {
         all.add(seen.members.clone());
     });
     all.part(&seen.trims, |all, (category, stored)| {
-        all.args.extend([category.clone().into_bytes(), stored.clone()])
+        all.args.extend([category.clone().into_bytes(), stored.clone()]);
     });
 }
 

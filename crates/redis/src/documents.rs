@@ -46,8 +46,8 @@ pub(crate) async fn list(
     let kind = Member::new(Document::LETTER).name(&list.kind);
     let mut range = Range::of(&kind.bytes(list.prefix.as_bytes()));
     if let Some(name) = after {
-        let last = tail::<Document>(&DocumentKey { kind: list.kind.clone(), name });
-        range = if list.descending { range.before(&last) } else { range.after(&last) };
+        let end = tail::<Document>(&DocumentKey { kind: list.kind.clone(), name });
+        range = if list.descending { range.before(&end) } else { range.after(&end) };
     }
     let page = Page { range, limit: list.limit as usize + 1, backwards: list.descending };
     let matches = |document: &Document| {

@@ -59,7 +59,7 @@ impl Kept {
         let mut notes = Vec::new();
         match (self.appends, self.syncs.as_deref()) {
             (false, _) => {
-                notes.push("appendonly is off: what is in the server's memory is gone with it".into())
+                notes.push("appendonly is off: what is in the server's memory is gone with it".into());
             }
             (true, Some("always")) => {}
             (true, Some(syncs)) => {
@@ -68,7 +68,7 @@ impl Kept {
                 ));
             }
             (true, None) => {
-                notes.push("the server does not tell appendfsync; a crash may lose the last moments".into())
+                notes.push("the server does not tell appendfsync; a crash may lose the last moments".into());
             }
         }
         if self.evicts() {

@@ -79,10 +79,8 @@ pub(crate) async fn by_key<R: Table>(
 pub(crate) async fn tasks(scene: &Scene<'_>, list: &TaskList, after: Option<TaskPlace>) -> Result<Vec<Task>> {
     let place = |task: &Task| list.place_of(task);
     let matches = |row: &TaskRow| {
-        let beyond = after.is_none_or(|after| match list.descending {
-            true => place(&row.task) < after,
-            false => place(&row.task) > after,
-        });
+        let place = place(&row.task);
+        let beyond = after.is_none_or(|after| if list.descending { place < after } else { place > after });
         list.matches(&row.task) && beyond
     };
     let mut found = Vec::new();
@@ -140,8 +138,8 @@ fn ranges(list: &TaskList, after: Option<TaskPlace>) -> Vec<Range> {
             range = range.before(&at(before).0);
         }
         if let Some((time, _, id)) = after.filter(|_| list.order == TaskOrder::Created) {
-            let last = at(Timestamp::from_micros(time)).id(id);
-            range = if list.descending { range.before(&last.0) } else { range.after(&last.0) };
+            let end = at(Timestamp::from_micros(time)).id(id);
+            range = if list.descending { range.before(&end.0) } else { range.after(&end.0) };
         }
         if let Some(from) = list.created_from {
             range = range.from(&at(from).0);

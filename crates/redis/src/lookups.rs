@@ -18,11 +18,19 @@ use crate::streams::{self, read_events};
 
 /// Adds all of them to a load.
 pub(crate) fn streams<'a>(loading: &mut Loading<'a>, scene: Scene<'a>, needs: &mut Needs) {
-    take(&mut needs.cuts).into_iter().for_each(|lookup| cut(loading, scene, lookup));
-    take(&mut needs.unread).into_iter().for_each(|lookup| unread(loading, scene, lookup));
+    for lookup in take(&mut needs.cuts) {
+        cut(loading, scene, lookup);
+    }
+    for lookup in take(&mut needs.unread) {
+        unread(loading, scene, lookup);
+    }
     events_at(loading, scene, take(&mut needs.events_at));
-    take(&mut needs.latest).into_iter().for_each(|lookup| latest(loading, scene, lookup));
-    take(&mut needs.polled).into_iter().for_each(|lookup| polled(loading, scene, lookup));
+    for lookup in take(&mut needs.latest) {
+        latest(loading, scene, lookup);
+    }
+    for lookup in take(&mut needs.polled) {
+        polled(loading, scene, lookup);
+    }
 }
 
 /// Where a stream would be cut. Its head is read too, and changes with everything that happens to it.

@@ -188,7 +188,7 @@ impl Searches {
         let ready = self.ready.iter().map(|search| reserve(search, snapshot));
         let tasks = self.tasks.iter().flat_map(|search| search.calls(snapshot));
         let deliveries = self.deliveries.iter().flat_map(|search| search.calls(snapshot));
-        let expired = self.expired.iter().flat_map(|expired| expired_calls(expired, snapshot));
+        let expired = self.expired.iter().flat_map(|expired| expired_calls(*expired, snapshot));
         ready.chain(tasks).chain(deliveries).chain(expired).collect()
     }
 
@@ -198,6 +198,7 @@ impl Searches {
         let mut answers = answers;
         if far >= SLACK {
             self = Self::new(snapshot, self.needs).await?;
+            snapshot.loads += 1;
             answers = snapshot.scene.db.call_all(&self.calls(snapshot)).await?;
         }
         let mut answers = answers.into_iter();
@@ -242,6 +243,7 @@ async fn go_on<S: Set>(searches: &mut [Search<S>], snapshot: &mut Snapshot<'_>) 
         if calls.is_empty() {
             return Ok(());
         }
+        snapshot.loads += 1;
         let mut answers = snapshot.scene.db.call_all(&calls).await?.into_iter();
         for search in &mut *searches {
             search.absorb(snapshot, &mut answers)?;
@@ -296,7 +298,7 @@ fn take_reserved(search: &mut Search<TaskSet>, snapshot: &mut Snapshot<'_>, answ
     Ok(())
 }
 
-fn expired_calls(expired: &Expired, snapshot: &Snapshot<'_>) -> [Cmd; 6] {
+fn expired_calls(expired: Expired, snapshot: &Snapshot<'_>) -> [Cmd; 6] {
     let (db, space, until) = (snapshot.scene.db, snapshot.scene.space, snapshot.now + SLACK);
     let call = |letter: &'static str| {
         let prefix = Member::new(b'Z').bytes(letter.as_bytes());

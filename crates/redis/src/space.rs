@@ -118,7 +118,7 @@ pub(crate) struct Range {
 impl Range {
     /// All members that begin with this.
     pub(crate) fn of(prefix: &Member) -> Self {
-        Self { min: at(&prefix.0), max: before(successor(&prefix.0)) }
+        Self { min: at(&prefix.0), max: before(&successor(&prefix.0)) }
     }
 
     /// Only what is after a member.
@@ -143,13 +143,13 @@ impl Range {
     /// Only what begins with this or comes before it.
     #[must_use]
     pub(crate) fn up_to(self, prefix: &Member) -> Self {
-        Self { max: before(successor(&prefix.0)).min(self.max), ..self }
+        Self { max: before(&successor(&prefix.0)).min(self.max), ..self }
     }
 
     /// Only what is before a member.
     #[must_use]
     pub(crate) fn before(self, member: &[u8]) -> Self {
-        Self { max: before(member.to_vec()).min(self.max), ..self }
+        Self { max: before(member).min(self.max), ..self }
     }
 }
 
@@ -157,8 +157,8 @@ fn at(member: &[u8]) -> Bytes {
     [b"[", member].concat()
 }
 
-fn before(member: Bytes) -> Bytes {
-    [b"(".as_slice(), &member].concat()
+fn before(member: &[u8]) -> Bytes {
+    [b"(", member].concat()
 }
 
 /// The later one of two beginnings.

@@ -93,7 +93,8 @@ pub(crate) fn read_trims(stored: &[u8]) -> Trims {
 
 /// What was trimmed away from a category, as it is stored.
 pub(crate) fn write_trims(trims: &Trims) -> Bytes {
-    trims.0.iter().map(|mark| format!("{} {}\n", mark.number, mark.position)).collect::<String>().into_bytes()
+    let lines: Vec<_> = trims.0.iter().map(|mark| format!("{} {}\n", mark.number, mark.position)).collect();
+    lines.concat().into_bytes()
 }
 
 /// Reads what was trimmed away from a category.

@@ -90,8 +90,8 @@ impl Wakes {
             [] => String::new(),
             marks if marks.len() > MOST => format!("{}:*", self.heard.name),
             marks => {
-                let marks: String = marks.iter().map(|mark| format!("{:016x}", mark.0)).collect();
-                format!("{}:{marks}", self.heard.name)
+                let marks: Vec<_> = marks.iter().map(|mark| format!("{:016x}", mark.0)).collect();
+                format!("{}:{}", self.heard.name, marks.concat())
             }
         };
         Wake { channel: self.channel.clone(), message }
