@@ -26,7 +26,7 @@ pub struct Machine {
 impl Machine {
     pub(crate) fn look(store: &Store) -> Self {
         let sync_us = match store {
-            Store::Memory => None,
+            Store::Memory | Store::Redis => None,
             Store::Sqlite(path) => sync_time(path),
         };
         Self {

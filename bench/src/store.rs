@@ -16,6 +16,8 @@ pub enum Store {
     Memory,
     /// `sqlite:PATH`; the rivals have files beside it.
     Sqlite(PathBuf),
+    /// `redis://`, without rivals.
+    Redis,
 }
 
 /// What ours is set against. Their files go when this goes.
@@ -27,7 +29,7 @@ pub(crate) struct Rivals {
 impl Store {
     pub(crate) fn rivals(&self) -> Result<Option<Rivals>> {
         match self {
-            Self::Memory => Ok(None),
+            Self::Memory | Self::Redis => Ok(None),
             Self::Sqlite(path) => sqlite::rivals(path).map(Some),
         }
     }
@@ -37,6 +39,7 @@ impl fmt::Display for Store {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Memory => f.write_str("memory:"),
+            Self::Redis => f.write_str("redis:"),
             Self::Sqlite(path) => write!(f, "sqlite:{}", path.display()),
         }
     }

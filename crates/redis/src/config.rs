@@ -13,6 +13,7 @@ use statehold_core::{Clock, Error, Result};
 ///
 /// let config = Config::from_url("redis://me:secret@localhost:6379/0").unwrap();
 /// assert!(!format!("{config:?}").contains("secret"));
+/// assert_eq!(Config::from_url("redis://localhost?prefix=mine").unwrap().prefix, "mine");
 /// assert!(Config::from_url("mysql://localhost").is_err());
 /// ```
 #[derive(Clone)]
@@ -33,15 +34,17 @@ pub struct Config {
 }
 
 impl Config {
-    /// From a URL `redis://user:password@host:6379/database`, or `rediss://` for TLS.
+    /// From a URL `redis://user:password@host:6379/database`, or `rediss://` for TLS. It may end with `?prefix=` and what
+    /// all keys begin with, and `ca=` and a file with the certificate of an authority.
     pub fn from_url(url: &str) -> Result<Self> {
         let hint = "write redis://user:password@host:6379/0, or rediss:// for TLS";
         if !url.starts_with("redis://") && !url.starts_with("rediss://") {
             return Err(Error::invalid("store", "is not the URL of a Redis server").hint(hint));
         }
-        let server = url.into_connection_info();
+        let (address, own) = split(url);
+        let server = address.as_str().into_connection_info();
         let server = server.map_err(|e| Error::invalid("store", e.to_string()).hint(hint))?;
-        Ok(Self {
+        let config = Self {
             server,
             prefix: "statehold".into(),
             clock: Clock::real(),
@@ -49,7 +52,22 @@ impl Config {
             ephemeral: false,
             root_certificate: None,
             response_timeout: Duration::from_secs(10),
-        })
+        };
+        own.into_iter().try_fold(config, |config, (key, value)| config.with_parameter(key, value))
+    }
+
+    fn with_parameter(self, key: Parameter, value: &str) -> Result<Self> {
+        match key {
+            Parameter::Prefix => Ok(self.with_prefix(value)),
+            Parameter::Ca => {
+                let unreadable = |e| {
+                    Error::invalid("store", format!("`{value}` cannot be read: {e}"))
+                        .hint("name a file with the certificate of the authority, in PEM")
+                };
+                let certificate = std::fs::read(value).map_err(unreadable)?;
+                Ok(Self { root_certificate: Some(certificate), ..self })
+            }
+        }
     }
 
     /// Goes by another clock.
@@ -93,6 +111,28 @@ impl Config {
         let message = format!("`{}` cannot be the prefix of keys", self.prefix);
         Err(Error::invalid("prefix", message).hint("use letters, digits, dots and dashes"))
     }
+}
+
+/// What a URL says beside the address.
+#[derive(Clone, Copy)]
+enum Parameter {
+    Prefix,
+    Ca,
+}
+
+/// The address of a URL, and what it says beside it.
+fn split(url: &str) -> (String, Vec<(Parameter, &str)>) {
+    let Some((address, query)) = url.split_once('?') else { return (url.to_owned(), Vec::new()) };
+    let (mut own, mut rest) = (Vec::new(), Vec::new());
+    for parameter in query.split('&') {
+        match parameter.split_once('=') {
+            Some(("prefix", value)) => own.push((Parameter::Prefix, value)),
+            Some(("ca", value)) => own.push((Parameter::Ca, value)),
+            _ => rest.push(parameter),
+        }
+    }
+    let mark = if rest.is_empty() { "" } else { "?" };
+    (format!("{address}{mark}{}", rest.join("&")), own)
 }
 
 impl fmt::Debug for Config {

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use statehold_core::memory::Memory;
 use statehold_core::{Backend, Clock, Error, Result};
+use statehold_redis::Redis;
 use statehold_sqlite::{Config, Sqlite};
 
 /// The store that is used when none is named.
@@ -16,6 +17,8 @@ pub enum Store {
     Memory,
     /// `sqlite:path`: one file on this machine.
     Sqlite(Config),
+    /// `redis://host` or `rediss://host`: a Redis or Valkey server.
+    Redis(statehold_redis::Config),
 }
 
 impl Store {
@@ -23,6 +26,7 @@ impl Store {
     ///
     /// ```
     /// assert!(statehold::Store::parse("sqlite:statehold.db").is_ok());
+    /// assert!(statehold::Store::parse("redis://me:secret@localhost:6379/0").is_ok());
     /// let error = statehold::Store::parse("mysql://localhost").unwrap_err();
     /// assert!(error.hint_text().unwrap().contains("sqlite:"));
     /// ```
@@ -30,8 +34,9 @@ impl Store {
         match url.split_once(':') {
             Some(("memory", "")) => Ok(Self::Memory),
             Some(("sqlite", _)) => Config::from_url(url).map(Self::Sqlite),
+            Some(("redis" | "rediss", _)) => statehold_redis::Config::from_url(url).map(Self::Redis),
             _ => Err(Error::invalid("store", format!("`{}` is not the URL of a store", Self::masked(url)))
-                .hint("write sqlite:path, such as sqlite:statehold.db, or memory:")),
+                .hint("write sqlite:path, such as sqlite:statehold.db, redis://host, or memory:")),
         }
     }
 
@@ -57,6 +62,7 @@ impl Store {
         Ok(match self {
             Self::Memory => Arc::new(Memory::new(Clock::real())),
             Self::Sqlite(config) => Arc::new(Sqlite::open(config).await?),
+            Self::Redis(config) => Arc::new(Redis::open(config).await?),
         })
     }
 }

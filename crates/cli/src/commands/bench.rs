@@ -82,6 +82,7 @@ fn measure(bench: &Bench) -> Result<Report> {
     let measured = match &bench.store {
         Store::Memory => statehold_bench::Store::Memory,
         Store::Sqlite(config) => statehold_bench::Store::Sqlite(config.path.clone()),
+        Store::Redis(_) => statehold_bench::Store::Redis,
     };
     statehold_bench::runtime()?.block_on(async {
         let backend = bench.store.clone().open().await?;
