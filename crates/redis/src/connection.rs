@@ -5,9 +5,12 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use redis::aio::{ConnectionManager, ConnectionManagerConfig};
+use redis::cluster::ClusterClientBuilder;
+use redis::cluster_async::ClusterConnection;
 use redis::io::tcp::TcpSettings;
 use redis::{Client, Cmd, Pipeline, TlsCertificates, Value};
 use statehold_core::Timestamp;
+use tokio::time::sleep;
 
 use crate::config::Config;
 use crate::error::{Result, Trouble, odd};
@@ -29,13 +32,25 @@ const CONNECT: Duration = Duration::from_secs(5);
 /// How often a lost connection is tried again before those who wait for it are told.
 const RETRIES: usize = 2;
 
+/// How often something is sent again that nobody has done, while a cluster changes its mind about who does what.
+const DETOURS: u32 = 40;
+/// How long to wait before that.
+const DETOUR: Duration = Duration::from_millis(50);
+
 /// A connection that everyone shares.
 #[derive(Clone)]
 pub(crate) struct Connection {
-    manager: ConnectionManager,
+    link: Link,
     library: Arc<Library>,
     /// How far the server's clock is ahead of this machine's, in microseconds.
     ahead: Arc<AtomicI64>,
+}
+
+/// A server, or a cluster of them.
+#[derive(Clone)]
+enum Link {
+    Server(ConnectionManager),
+    Cluster(ClusterConnection),
 }
 
 /// The functions as the server gets them.
@@ -67,6 +82,20 @@ pub(crate) fn client(config: &Config) -> Result<Client> {
     })
 }
 
+/// A connection to all members of a cluster. It sends nothing twice by itself: what was lost may have been done.
+async fn cluster(config: &Config) -> Result<ClusterConnection> {
+    let mut builder = ClusterClientBuilder::new([config.server.clone()])
+        .retries(0)
+        .connection_timeout(CONNECT)
+        .response_timeout(config.response_timeout)
+        .tcp_settings(TcpSettings::default().set_nodelay(true));
+    if let Some(certificate) = &config.root_certificate {
+        let root_cert = Some(certificate.clone());
+        builder = builder.certs(TlsCertificates { client_tls: None, root_cert });
+    }
+    Ok(builder.build()?.get_async_connection().await?)
+}
+
 impl Connection {
     /// Connects, and gives the server the functions.
     pub(crate) async fn open(config: &Config) -> Result<Self> {
@@ -77,7 +106,11 @@ impl Connection {
             .set_min_delay(Duration::from_millis(50))
             .set_max_delay(Duration::from_secs(1));
         let manager = client(config)?.get_connection_manager_with_config(settings).await?;
-        let connection = Self { manager, library: Arc::new(Library::new()), ahead: Arc::default() };
+        let (library, ahead) = (Arc::new(Library::new()), Arc::default());
+        let mut connection = Self { link: Link::Server(manager), library, ahead };
+        if connection.is_in_a_cluster().await? {
+            connection.link = Link::Cluster(cluster(config).await?);
+        }
         connection.provide().await?;
         connection.time().await?;
         Ok(connection)
@@ -106,19 +139,44 @@ impl Connection {
         call
     }
 
-    async fn send(&self, call: &Cmd) -> Result<Value> {
-        Ok(call.query_async(&mut self.manager.clone()).await?)
+    async fn is_in_a_cluster(&self) -> Result<bool> {
+        let answer = self.send(redis::cmd("INFO").arg("cluster")).await?;
+        Ok(redis::from_redis_value::<String>(answer).is_ok_and(|text| text.contains("cluster_enabled:1")))
     }
 
-    /// Sends a command.
+    async fn send(&self, call: &Cmd) -> Result<Value> {
+        Ok(match self.link.clone() {
+            Link::Server(mut link) => call.query_async(&mut link).await?,
+            Link::Cluster(mut link) => call.query_async(&mut link).await?,
+        })
+    }
+
+    /// Sends a command, again as long as nobody has done it.
     pub(crate) async fn call(&self, call: &Cmd) -> Result<Value> {
-        match self.send(call).await {
-            Err(trouble) if trouble.lacks_functions() => {
-                self.provide().await?;
-                self.send(call).await
+        for _ in 0..DETOURS {
+            match self.send(call).await {
+                Err(trouble) => self.prepare_anew(trouble).await?,
+                answer => return answer,
             }
-            answer => answer,
         }
+        self.send(call).await
+    }
+
+    /// Sees to it that something can be sent again that nobody has done: the functions were missing, or it went to the
+    /// wrong member of a cluster. Anything else stays a trouble.
+    async fn prepare_anew(&self, trouble: Trouble) -> Result<()> {
+        if trouble.lacks_functions() {
+            return self.provide().await;
+        }
+        if trouble.is_misdirected(self.is_cluster()) {
+            sleep(DETOUR).await;
+            return Ok(());
+        }
+        Err(trouble)
+    }
+
+    fn is_cluster(&self) -> bool {
+        matches!(self.link, Link::Cluster(_))
     }
 
     /// Sends commands that are answered at one instant.
@@ -128,13 +186,13 @@ impl Connection {
             [call] => return Ok(vec![self.call(call).await?]),
             _ => {}
         }
-        match self.send_all(calls).await {
-            Err(trouble) if trouble.lacks_functions() => {
-                self.provide().await?;
-                self.send_all(calls).await
+        for _ in 0..DETOURS {
+            match self.send_all(calls).await {
+                Err(trouble) => self.prepare_anew(trouble).await?,
+                answers => return answers,
             }
-            answers => answers,
         }
+        self.send_all(calls).await
     }
 
     async fn send_all(&self, calls: &[Cmd]) -> Result<Vec<Value>> {
@@ -143,7 +201,10 @@ impl Connection {
         for call in calls {
             pipeline.add_command(call.clone());
         }
-        Ok(pipeline.query_async(&mut self.manager.clone()).await?)
+        Ok(match self.link.clone() {
+            Link::Server(mut link) => pipeline.query_async(&mut link).await?,
+            Link::Cluster(mut link) => pipeline.query_async(&mut link).await?,
+        })
     }
 
     /// The server's time, asked now.

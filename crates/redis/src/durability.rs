@@ -1,13 +1,15 @@
 //! What the server promises: whether it keeps what it acknowledged, and whether it may remove keys.
 
-use std::collections::HashMap;
-
+use redis::Value;
 use statehold_core::backend::Durability;
 use statehold_core::{Error, Result as Answer};
 
 use crate::config::Config;
 use crate::connection::Connection;
 use crate::error::{Result, Trouble};
+
+/// The only policy that removes nothing.
+const KEEPS: &str = "noeviction";
 
 /// How the server keeps what it is given.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -20,28 +22,42 @@ pub(crate) struct Kept {
     policy: String,
 }
 
-/// Asks the server. What it does not let be asked counts as not promised.
+/// Asks the server, or all of a cluster, of which the worst counts. What it does not let be asked counts as not promised.
 pub(crate) async fn read(db: &Connection) -> Result<Kept> {
-    let info = async |section: &str| -> Result<HashMap<String, String>> {
-        let mut call = redis::cmd("INFO");
-        call.arg(section);
-        let text: String = redis::from_redis_value(db.call(&call).await?).unwrap_or_default();
-        let pair =
-            |line: &str| line.split_once(':').map(|(key, value)| (key.to_owned(), value.trim().to_owned()));
-        Ok(text.lines().filter_map(pair).collect())
+    let info = async |section: &str, key: &str| -> Result<Vec<String>> {
+        let text = texts(db.call(redis::cmd("INFO").arg(section)).await?).join("\n");
+        let value = |line: &str| {
+            line.split_once(':').filter(|(name, _)| *name == key).map(|(_, value)| value.to_owned())
+        };
+        Ok(text.lines().filter_map(|line| value(line.trim())).collect())
     };
-    let appends = info("persistence").await?.get("aof_enabled").is_some_and(|on| on == "1");
-    let policy = info("memory").await?.remove("maxmemory_policy").unwrap_or_default();
-    let mut call = redis::cmd("CONFIG");
-    call.arg("GET").arg("appendfsync");
-    let syncs: Option<HashMap<String, String>> = match db.call(&call).await {
-        Ok(answer) => redis::from_redis_value(answer).ok(),
+    let appends = info("persistence", "aof_enabled").await?;
+    let appends = !appends.is_empty() && appends.iter().all(|on| on == "1");
+    let policies = info("memory", "maxmemory_policy").await?;
+    let policy =
+        policies.iter().find(|policy| *policy != KEEPS).or(policies.first()).cloned().unwrap_or_default();
+    let settings = match db.call(redis::cmd("CONFIG").arg("GET").arg("appendfsync")).await {
+        Ok(answer) => texts(answer),
         Err(trouble) if trouble.is_lost() => return Err(trouble),
         // Managed servers often do not let it be asked.
-        Err(_) => None,
+        Err(_) => Vec::new(),
     };
-    let syncs = syncs.and_then(|mut settings| settings.remove("appendfsync"));
+    let mut syncs = settings.windows(2).filter(|pair| pair[0] == "appendfsync").map(|pair| pair[1].clone());
+    let first = syncs.next();
+    let syncs = syncs.find(|syncs| syncs != "always").or(first);
     Ok(Kept { appends, syncs, policy })
+}
+
+/// All texts of an answer, which several members of a cluster may have given.
+fn texts(answer: Value) -> Vec<String> {
+    match answer {
+        Value::Array(values) => values.into_iter().flat_map(texts).collect(),
+        Value::Map(pairs) => {
+            pairs.into_iter().flat_map(|(key, value)| [texts(key), texts(value)].concat()).collect()
+        }
+        Value::VerbatimString { text, .. } => vec![text],
+        value => redis::from_redis_value(value).into_iter().collect(),
+    }
 }
 
 impl Kept {
@@ -78,7 +94,7 @@ impl Kept {
     }
 
     fn evicts(&self) -> bool {
-        self.policy != "noeviction"
+        self.policy != KEEPS
     }
 }
 

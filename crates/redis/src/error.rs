@@ -60,6 +60,22 @@ impl Trouble {
         passing || error.code() == Some("BUSY")
     }
 
+    /// Whether it went to a member of a cluster that is not, or not yet, the one to do it, so that nobody did it.
+    pub(crate) fn is_misdirected(&self, cluster: bool) -> bool {
+        let Self::Redis(error) = self else { return false };
+        cluster
+            && matches!(
+                error.kind(),
+                Kind::Server(
+                    ServerErrorKind::Moved
+                        | ServerErrorKind::Ask
+                        | ServerErrorKind::ExecAbort
+                        | ServerErrorKind::ReadOnly
+                        | ServerErrorKind::TryAgain
+                )
+            )
+    }
+
     /// Whether the server does not have our functions (any more).
     pub(crate) fn lacks_functions(&self) -> bool {
         matches!(self, Self::Redis(error) if error.to_string().contains("Function not found"))

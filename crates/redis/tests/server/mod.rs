@@ -63,6 +63,12 @@ impl Server {
         server
     }
 
+    /// Starts a server that is to be a member of a cluster.
+    pub(crate) fn in_a_cluster() -> Self {
+        let bus = free_port().to_string();
+        Self::start(&["--cluster-enabled", "yes", "--cluster-port", &bus])
+    }
+
     /// Stops it as a crash does, without a word to anyone.
     pub(crate) fn kill(&mut self) {
         let _ = self.process.kill();
