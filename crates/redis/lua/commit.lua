@@ -18,9 +18,15 @@
 --                                                                      (a key each)
 --   reservations:   id
 -- answers: "ok", "first" if nothing was ever written before, or what has changed
-local function in_parts(command, key, list, size)
-  for i = 1, #list, size do
-    redis.call(command, key, unpack(list, i, math.min(i + size - 1, #list)))
+-- A command on as many things as fit into one call, of which two may belong together.
+local function in_parts(command, list, key)
+  for i = 1, #list, 1000 do
+    local last = math.min(i + 999, #list)
+    if key then
+      redis.call(command, key, unpack(list, i, last))
+    else
+      redis.call(command, unpack(list, i, last))
+    end
   end
 end
 
@@ -29,8 +35,8 @@ local function clear(index, tag, min, max, places_min, places_max)
   for i = 1, #members do
     redis.call('DEL', tag .. members[i])
   end
-  in_parts('ZREM', index, members, 1000)
-  in_parts('ZREM', index, redis.call('ZRANGEBYLEX', index, places_min, places_max), 1000)
+  in_parts('ZREM', members, index)
+  in_parts('ZREM', redis.call('ZRANGEBYLEX', index, places_min, places_max), index)
 end
 
 -- The place of an event in the log of its category.
@@ -120,24 +126,26 @@ local function commit(keys, args)
   for _ = 1, items() do
     clear(index, tag, next_arg(), next_arg(), next_arg(), next_arg())
   end
-  for _ = 1, items() do
-    redis.call('DEL', next_key())
+  local gone, put = {}, {}
+  for i = 1, items() do
+    gone[i] = next_key()
   end
-  for _ = 1, items() do
-    redis.call('SET', next_key(), version .. next_arg())
+  in_parts('DEL', gone)
+  for i = 1, items() do
+    put[2 * i - 1], put[2 * i] = next_key(), version .. next_arg()
   end
+  in_parts('MSET', put)
   for _ = 1, items() do
     redis.call('PEXPIREAT', next_key(), next_arg())
   end
-  local gone, put = {}, {}
+  gone, put = {}, {}
   for i = 1, items() do
     gone[i] = next_arg()
   end
-  in_parts('ZREM', index, gone, 1000)
+  in_parts('ZREM', gone, index)
   for i = 1, items() do
     put[2 * i - 1], put[2 * i] = 0, next_arg()
   end
-  in_parts('ZADD', index, put, 1000)
   for _ = 1, items() do
     local field = next_arg()
     if redis.call('HINCRBY', counts, field, next_arg()) == 0 then
@@ -153,6 +161,8 @@ local function commit(keys, args)
   for _ = 1, items() do
     local list, what, category, stream, number = next_key(), next_arg(), next_arg(), next_arg(), next_arg()
     if what == 'trim' then
+      in_parts('ZADD', put, index)
+      put = {}
       trim(meta, index, list, category, stream, tonumber(number))
     else
       local at, position, body = next_arg(), next_arg(), next_arg()
@@ -164,9 +174,11 @@ local function commit(keys, args)
         position = string.format('%08x%08x', high, low)
       end
       redis.call('RPUSH', list, number .. ' ' .. at .. ' ' .. position .. '\n' .. body)
-      redis.call('ZADD', index, 0, log_member(category, position, stream, number))
+      put[#put + 1] = 0
+      put[#put + 1] = log_member(category, position, stream, number)
     end
   end
+  in_parts('ZADD', put, index)
   if appended then
     redis.call('HSET', meta, 'high', string.format('%.0f', high), 'low', string.format('%.0f', low))
   end

@@ -33,7 +33,7 @@ mod writer;
 
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use futures_core::stream::BoxStream;
@@ -94,7 +94,16 @@ impl Redis {
         let wakes = Wakes::start(&config, db.clone(), me.clone()).await;
         let (clock, replica) = (config.clock.clone(), config.replica.clone());
         let (prefix, registry) = (config.prefix.clone(), Registry::new(config.prefix.clone()));
-        let writer = Writer::new(Desk { db, clock, replica, prefix, me, wakes, registry });
+        let writer = Writer::new(Desk {
+            db,
+            clock,
+            replica,
+            prefix,
+            me,
+            wakes,
+            registry,
+            dependent: Mutex::default(),
+        });
         Ok(Self(Arc::new(Inner { config, writer })))
     }
 
@@ -167,7 +176,7 @@ impl Redis {
     /// Plans something that changes nothing.
     async fn why(&self, namespace: &str, id: TaskId) -> error::Result<Why> {
         let (space, config) = (self.space(namespace), &self.0.config);
-        let terms = Terms { clock: &config.clock, me: "", asked: HashMap::new() };
+        let terms = Terms { clock: &config.clock, me: "", asked: HashMap::new(), independent: false };
         let mut snapshot = Snapshot::new(self.scene(&space), &terms);
         let mut needs = Needs::default();
         needs.tasks.insert(id);
@@ -185,7 +194,7 @@ impl Redis {
     /// Writes a dump into an empty namespace.
     async fn fill(&self, namespace: &str, records: Vec<Record>) -> Result<()> {
         let (space, config, desk) = (self.space(namespace), &self.0.config, self.0.writer.desk());
-        let terms = Terms { clock: &config.clock, me: "", asked: HashMap::new() };
+        let terms = Terms { clock: &config.clock, me: "", asked: HashMap::new(), independent: false };
         let mut snapshot = Snapshot::new(self.scene(&space), &terms);
         let prepare = async {
             snapshot.load(Needs::default()).await?;

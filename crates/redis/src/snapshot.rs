@@ -13,7 +13,7 @@ use statehold_core::row::{
 };
 use statehold_core::{Clock, Timestamp};
 
-use crate::connection::{Connection, Found, read_bytes};
+use crate::connection::{Connection, Found, RowKey, read_found};
 use crate::error::{Result, odd};
 use crate::lookups;
 use crate::rows::{Table, VERSION, read, tail, version};
@@ -35,6 +35,8 @@ pub(crate) struct Terms<'a> {
     pub(crate) me: &'a str,
     /// How many ready tasks the requests ask for together.
     pub(crate) asked: HashMap<TaskSet, usize>,
+    /// Whether to find out that no task depends on another, instead of asking for the dependents of each.
+    pub(crate) independent: bool,
 }
 
 /// What was read, as far as it must not change before the commit.
@@ -74,6 +76,8 @@ pub(crate) struct Snapshot<'a> {
     pub(crate) ghosts: Vec<Bytes>,
     /// How often something was loaded.
     pub(crate) loads: u32,
+    /// Whether it was found that no task depends on another.
+    pub(crate) independent: bool,
 }
 
 /// What is done with answers.
@@ -132,18 +136,21 @@ impl<'a> Loading<'a> {
     where
         L: Asked<Answer = Option<TaskId>> + Send + 'a,
     {
-        for lookup in asked {
-            let name = space.key(&tail(&lookup));
-            let mut call = redis::cmd("GET");
-            call.arg(&name);
-            self.add(call, move |snapshot, answer| {
-                let stored = read_bytes(answer)?;
+        if asked.is_empty() {
+            return;
+        }
+        let names: Vec<_> = asked.iter().map(|lookup| space.key(&tail(lookup))).collect();
+        let mut call = redis::cmd("MGET");
+        call.arg(&names);
+        self.add(call, move |snapshot, answer| {
+            let stored: Vec<Option<Bytes>> = redis::from_redis_value(answer).map_err(|_| odd("ids"))?;
+            for ((lookup, name), stored) in asked.into_iter().zip(names).zip(stored) {
                 snapshot.see(name, stored.as_deref());
                 let id = stored.as_deref().and_then(|stored| stored.get(VERSION..)).and_then(read_id);
                 snapshot.rows.answer(lookup, id);
-                Ok(())
-            });
-        }
+            }
+            Ok(())
+        });
     }
 
     /// Sends the commands and some more; answers what was said to those.
@@ -180,6 +187,7 @@ impl<'a> Snapshot<'a> {
             reserved: BTreeSet::new(),
             ghosts: Vec::new(),
             loads: 0,
+            independent: false,
         }
     }
 
@@ -189,6 +197,9 @@ impl<'a> Snapshot<'a> {
         let mut loading = Loading::default();
         if self.loads == 0 {
             read_time(&mut loading, space);
+            if self.terms.independent {
+                ask_for_dependencies(&mut loading, self.scene);
+            }
         }
         self.loads += 1;
         load_rows(&mut loading, space, &mut needs);
@@ -260,6 +271,19 @@ fn read_time(loading: &mut Loading<'_>, space: &Space) {
         let last: Option<i64> = redis::from_redis_value(answer).map_err(|_| odd("a time"))?;
         let stored = Timestamp::from_micros(last.map_or(snapshot.server, |last| last.max(snapshot.server)));
         snapshot.now = snapshot.terms.clock.from_store(stored);
+        Ok(())
+    });
+}
+
+/// Finds out whether any task depends on another. Most ends of tasks would ask for their dependents in vain.
+fn ask_for_dependencies<'a>(loading: &mut Loading<'a>, scene: Scene<'a>) {
+    let range = tasks::all_dependents();
+    loading.add(scene.db.range(scene.space, &range, 1, RowKey::None), |snapshot, answer| {
+        if read_found(answer)?.members.is_empty() {
+            snapshot.rows.say_independent(true);
+            snapshot.seen.ranges.push(SeenRange { range, limit: 1, members: Bytes::new() });
+            snapshot.independent = true;
+        }
         Ok(())
     });
 }

@@ -1,8 +1,6 @@
 //! Streams and categories: heads, events, and what was trimmed away. The events of a stream are a list; a category is a
 //! part of the index that leads to them.
 
-use serde::{Deserialize, Deserializer, Serialize};
-use serde_json::value::RawValue;
 use statehold_core::model::{Event, Position, StreamInfo, StreamName, TaskId};
 use statehold_core::plan::Appending;
 use statehold_core::query::{
@@ -12,7 +10,7 @@ use statehold_core::row::{Head, StreamRow, TaskRow, TrimMark, Trims};
 use statehold_core::{Error, Json, Timestamp};
 
 use crate::connection::{RowKey, read_bytes, read_found};
-use crate::error::{Result, Trouble, odd};
+use crate::error::{Result, odd};
 use crate::lists::{Page, scan};
 use crate::rows::{Table, read, tail};
 use crate::snapshot::Scene;
@@ -26,28 +24,14 @@ impl Table for StreamRow {
     }
 }
 
-/// What is kept of an event beside its stream, number, time and position.
-#[derive(Serialize, Deserialize)]
-struct Body {
-    #[serde(rename = "type")]
-    kind: String,
-    #[serde(default, deserialize_with = "given", skip_serializing_if = "Option::is_none")]
-    data: Option<Box<RawValue>>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    actor: Option<String>,
-}
-
-/// Data that is there, also if it is null.
-fn given<'de, D: Deserializer<'de>>(deserializer: D) -> std::result::Result<Option<Box<RawValue>>, D::Error> {
-    Box::<RawValue>::deserialize(deserializer).map(Some)
-}
-
-/// The body of an event.
+/// What is kept of an event after its first line: its type and who wrote it, a line each, then its data. Names have no line
+/// ends; no text of JSON is empty.
 pub(crate) fn body(kind: &str, data: Option<&Json>, actor: Option<&String>) -> Result<Bytes> {
-    let data = data.map(|data| serde_json::from_str(data.as_str())).transpose();
-    let unwritable = |e| Error::corrupt(format!("an event cannot be written: {e}"));
-    let body = Body { kind: kind.to_owned(), data: data.map_err(unwritable)?, actor: actor.cloned() };
-    Ok(serde_json::to_vec(&body).map_err(unwritable)?)
+    let (actor, data) = (actor.map_or("", String::as_str), data.map_or("", Json::as_str));
+    if [kind, actor].iter().any(|name| name.contains('\n')) {
+        return Err(Error::invalid("type", "must not contain control characters").into());
+    }
+    Ok(format!("{kind}\n{actor}\n{data}").into_bytes())
 }
 
 /// The body of an event to append.
@@ -57,17 +41,25 @@ pub(crate) fn body_of(event: &Appending) -> Result<Bytes> {
 
 /// Reads an event: "number time position", a line's end, and the body.
 pub(crate) fn read_event(stream: &StreamName, stored: &[u8]) -> Result<Event> {
-    let unreadable = || Trouble::from(Error::corrupt(format!("an event of `{stream}` cannot be read")));
-    let end = stored.iter().position(|byte| *byte == b'\n').ok_or_else(unreadable)?;
-    let head = std::str::from_utf8(&stored[..end]).map_err(|_| unreadable())?;
-    let mut parts = head.split(' ');
-    let mut part = || parts.next().ok_or_else(unreadable);
-    let seq = part()?.parse().map_err(|_| unreadable())?;
-    let at = Timestamp::from_micros(part()?.parse().map_err(|_| unreadable())?);
-    let position = Position(part()?.to_owned());
-    let body: Body = serde_json::from_slice(&stored[end + 1..]).map_err(|_| unreadable())?;
-    let data = body.data.map(|data| Json::stored(data.get()));
-    Ok(Event { stream: stream.clone(), seq, position, kind: body.kind, data, at, actor: body.actor })
+    let event = std::str::from_utf8(stored).ok().and_then(|text| parse_event(stream, text));
+    event.ok_or_else(|| Error::corrupt(format!("an event of `{stream}` cannot be read")).into())
+}
+
+fn parse_event(stream: &StreamName, text: &str) -> Option<Event> {
+    let mut lines = text.splitn(4, '\n');
+    let mut head = lines.next()?.split(' ');
+    let (seq, at, position) = (head.next()?.parse().ok()?, head.next()?.parse().ok()?, head.next()?);
+    let (kind, actor, data) = (lines.next()?, lines.next()?, lines.next()?);
+    let present = |text: &&str| !text.is_empty();
+    Some(Event {
+        stream: stream.clone(),
+        seq,
+        position: Position(position.to_owned()),
+        kind: kind.to_owned(),
+        data: Some(data).filter(present).map(Json::stored),
+        at: Timestamp::from_micros(at),
+        actor: Some(actor).filter(present).map(str::to_owned),
+    })
 }
 
 /// Reads the events of one stream.

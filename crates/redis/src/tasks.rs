@@ -129,6 +129,11 @@ fn dependent(on: TaskId) -> Member {
     Member::new(b'D').id(on)
 }
 
+/// All tasks that depend on another.
+pub(crate) fn all_dependents() -> Range {
+    Range::of(&Member::new(b'D'))
+}
+
 /// Where the tasks of a set are found.
 pub(crate) struct Places {
     pub(crate) ranges: Vec<Range>,

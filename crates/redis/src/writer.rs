@@ -1,7 +1,7 @@
 //! Lanes: what a namespace's callers ask for at the same time is loaded, planned and written together, in the order in
 //! which it came. A lane is there while someone waits in it.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -120,6 +120,8 @@ pub(crate) struct Desk {
     pub(crate) me: String,
     pub(crate) wakes: Wakes,
     pub(crate) registry: Registry,
+    /// Namespaces in which tasks depend on others.
+    pub(crate) dependent: Mutex<HashSet<String>>,
 }
 
 /// Why a try came to nothing.
@@ -227,11 +229,15 @@ impl Desk {
         group: &mut Group,
         learned: &mut Needs,
     ) -> Result<(), Failure> {
-        let (needs, asked) = self.first_needs(group);
-        let terms = Terms { clock: &self.clock, me: &self.me, asked };
+        let (mut needs, asked) = self.first_needs(group);
+        let independent = self.leave_out_dependents(namespace, &mut needs);
+        let terms = Terms { clock: &self.clock, me: &self.me, asked, independent };
         let mut snapshot = Snapshot::new(Scene { db: &self.db, space }, &terms);
         learned.merge(needs);
         snapshot.load(learned.clone()).await?;
+        if independent && !snapshot.independent {
+            self.dependent.lock().unwrap_or_else(PoisonError::into_inner).insert(namespace.to_owned());
+        }
         let (mut changed, mut marks) = (Changed::default(), Vec::new());
         for job in group {
             let effects = self.plan(job, &mut snapshot, learned).await?;
@@ -254,6 +260,16 @@ impl Desk {
         }
         self.wakes.hub.wake(marks);
         Ok(())
+    }
+
+    /// Leaves out the dependents of tasks where it was never seen that any task depends on another; answers whether it did.
+    fn leave_out_dependents(&self, namespace: &str, needs: &mut Needs) -> bool {
+        if self.dependent.lock().unwrap_or_else(PoisonError::into_inner).contains(namespace) {
+            return false;
+        }
+        let before = needs.task_sets.len();
+        needs.task_sets.retain(|select| !select.set.is_of_dependencies());
+        needs.task_sets.len() < before
     }
 
     /// Lets a request decide on what those before it left, and loads what is missing.
