@@ -71,6 +71,8 @@ impl Library {
 
 /// The client of a server.
 pub(crate) fn client(config: &Config) -> Result<Client> {
+    // TLS needs to be told whose ciphers to use, unless this program has said so already.
+    let _ = rustls::crypto::ring::default_provider().install_default();
     let tcp = TcpSettings::default().set_nodelay(true);
     let server = config.server.clone().set_tcp_settings(tcp);
     Ok(match &config.root_certificate {

@@ -1,4 +1,4 @@
-//! Statehold on Redis and Valkey: sub-millisecond state, as durable as the server is configured to be.
+//! Statehold on Redis: sub-millisecond state, as durable as the server is configured to be.
 //!
 //! The way of a request: [`Redis::apply`](Backend::apply) puts it into the lane of its namespace (`writer`), which takes
 //! all that waits there, loads the rows that the plans ask for in one go (`snapshot`, `search`, `lookups`), lets the plan

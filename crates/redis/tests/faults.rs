@@ -16,7 +16,7 @@ use statehold_core::command::{
     EntrySet, LockAcquire, LockRelease, NewEvent, Op, StreamAppend, TaskComplete, TaskCreate, TaskStart,
 };
 use statehold_core::model::TaskId;
-use statehold_core::query::{KeyList, ReadFrom, StreamRead};
+use statehold_core::query::{KeyList, ReadFrom, StreamRead, TaskList};
 use statehold_core::{Backend, Batch, Error, Json, Result, Status};
 use statehold_redis::{Config, Redis};
 
@@ -295,6 +295,39 @@ async fn a_write_that_arrives_after_the_lease_is_over_is_refused() {
     assert_eq!(late.expect_err("it is too late").code(), "fenced");
     let found = store.task_get(NAMESPACE, &[task.id]).await.expect("it is read").remove(0);
     assert_eq!(found.expect("it is there").status, Status::Running);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_big_namespace_is_listed_counted_and_claimed() {
+    const TASKS: usize = 100_000;
+    let server = Server::start(&["--appendfsync", "no"]);
+    let store = open(&server).await;
+    for _ in 0..TASKS / 1000 {
+        let mut batch = Batch::new(NAMESPACE);
+        for number in 0..1000 {
+            let _ = batch.add(TaskCreate { priority: Some(number % 7), ..TaskCreate::new("k") });
+        }
+        apply(&store, batch).await.expect("they are created");
+    }
+    let (mut list, mut ids) = (TaskList { limit: 1000, ..TaskList::default() }, BTreeSet::new());
+    loop {
+        let page = store.task_list(NAMESPACE, &list).await.expect("they are listed");
+        ids.extend(page.items.iter().map(|task| task.id));
+        list.cursor = page.next_cursor;
+        if list.cursor.is_none() {
+            break;
+        }
+    }
+    assert_eq!(ids.len(), TASKS);
+    let counts = store.task_count(NAMESPACE, None).await.expect("they are counted");
+    assert_eq!(counts.claimable, TASKS as u64);
+    let claim = Claim { limit: 1000, ..Claim::new(NAMESPACE, "default", "o") };
+    let claimed = store.claim(claim).await.expect("it is answered").tasks;
+    assert_eq!(claimed.len(), 1000);
+    assert!(claimed.iter().all(|task| task.priority == 0), "not in their turn");
+    let running = TaskList { status: vec![Status::Running], limit: 1000, ..TaskList::default() };
+    let running = store.task_list(NAMESPACE, &running).await.expect("they are listed").items;
+    assert_eq!(running.len(), 1000);
 }
 
 #[tokio::test]

@@ -2,6 +2,10 @@
 
 mod server;
 
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+use std::process::Command;
+
 use server::Server;
 use statehold_core::backend::{Durability, Push};
 use statehold_core::command::TaskCreate;
@@ -104,4 +108,46 @@ fn a_prefix_cannot_leave_its_braces() {
     let config = Config::from_url("redis://127.0.0.1:1").expect("a good URL").with_prefix("a}b");
     let error = runtime.block_on(Redis::open(config)).expect_err("it is refused");
     assert_eq!(error.code(), "invalid", "{error}");
+}
+
+/// Runs openssl in a folder.
+fn openssl(folder: &Path, words: &str) {
+    let made =
+        Command::new("openssl").args(words.split(' ')).current_dir(folder).output().expect("openssl runs");
+    assert!(made.status.success(), "openssl {words}: {}", String::from_utf8_lossy(&made.stderr));
+}
+
+#[tokio::test]
+async fn a_server_with_a_certificate_of_our_own_authority_is_trusted_and_no_other() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let key = "-newkey rsa:2048 -nodes -days 2";
+    openssl(folder.path(), &format!("req -x509 {key} -keyout ca.key -out ca.pem -subj /CN=ours"));
+    openssl(folder.path(), &format!("req -x509 {key} -keyout other.key -out other.pem -subj /CN=other"));
+    let name = "-subj /CN=server -addext subjectAltName=IP:127.0.0.1 -addext basicConstraints=CA:FALSE";
+    let by = "-CA ca.pem -CAkey ca.key";
+    openssl(folder.path(), &format!("req -x509 {key} -keyout server.key -out server.pem {name} {by}"));
+    let path = |name: &str| folder.path().join(name).to_string_lossy().into_owned();
+    let open_to_all = std::fs::Permissions::from_mode(0o755);
+    std::fs::set_permissions(folder.path(), open_to_all.clone()).expect("the server reads the folder");
+    std::fs::set_permissions(path("server.key"), open_to_all).expect("the server reads its key");
+    let tls = server::free_port();
+    let (port, certificate, own_key, authority) =
+        (tls.to_string(), path("server.pem"), path("server.key"), path("ca.pem"));
+    let _server = Server::start(&[
+        "--tls-port",
+        &port,
+        "--tls-auth-clients",
+        "no",
+        "--tls-cert-file",
+        &certificate,
+        "--tls-key-file",
+        &own_key,
+        "--tls-ca-cert-file",
+        &authority,
+    ]);
+    let url = |ca: &str| format!("rediss://127.0.0.1:{tls}/0?ca={}", path(ca));
+    let store = open(&url("ca.pem")).await.expect("our authority is trusted");
+    assert!(store.health().await.expect("it is well").store.starts_with("rediss://"));
+    let error = open(&url("other.pem")).await.expect_err("another authority is not");
+    assert_eq!(error.code(), "unavailable", "{error}");
 }

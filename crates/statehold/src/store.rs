@@ -17,7 +17,7 @@ pub enum Store {
     Memory,
     /// `sqlite:path`: one file on this machine.
     Sqlite(Config),
-    /// `redis://host` or `rediss://host`: a Redis or Valkey server.
+    /// `redis://host` or `rediss://host`: a Redis server or cluster.
     Redis(statehold_redis::Config),
 }
 

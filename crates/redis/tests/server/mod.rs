@@ -149,7 +149,8 @@ fn give_away(folder: &Path) {
     }
 }
 
-fn free_port() -> u16 {
+/// A port that nobody listens at.
+pub(crate) fn free_port() -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
     listener.local_addr().expect("its address").port()
 }
