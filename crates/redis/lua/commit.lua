@@ -183,9 +183,11 @@ local function commit(keys, args)
     redis.call('HSET', meta, 'high', string.format('%.0f', high), 'low', string.format('%.0f', low))
   end
 
-  for _ = 1, items() do
-    redis.call('HDEL', reservations, next_arg())
+  gone = {}
+  for i = 1, items() do
+    gone[i] = next_arg()
   end
+  in_parts('HDEL', gone, reservations)
   if args[4] ~= '' then
     redis.call('PUBLISH', args[3], args[4])
   end
