@@ -18,7 +18,7 @@ pub enum Store {
     /// `sqlite:path`: one file on this machine.
     Sqlite(Config),
     /// `redis://host` or `rediss://host`: a Redis server or cluster.
-    Redis(statehold_redis::Config),
+    Redis(Box<statehold_redis::Config>),
 }
 
 impl Store {
@@ -34,7 +34,9 @@ impl Store {
         match url.split_once(':') {
             Some(("memory", "")) => Ok(Self::Memory),
             Some(("sqlite", _)) => Config::from_url(url).map(Self::Sqlite),
-            Some(("redis" | "rediss", _)) => statehold_redis::Config::from_url(url).map(Self::Redis),
+            Some(("redis" | "rediss", _)) => {
+                statehold_redis::Config::from_url(url).map(|config| Self::Redis(Box::new(config)))
+            }
             _ => Err(Error::invalid("store", format!("`{}` is not the URL of a store", Self::masked(url)))
                 .hint("write sqlite:path, such as sqlite:statehold.db, redis://host, or memory:")),
         }
@@ -62,7 +64,7 @@ impl Store {
         Ok(match self {
             Self::Memory => Arc::new(Memory::new(Clock::real())),
             Self::Sqlite(config) => Arc::new(Sqlite::open(config).await?),
-            Self::Redis(config) => Arc::new(Redis::open(config).await?),
+            Self::Redis(config) => Arc::new(Redis::open(*config).await?),
         })
     }
 }
