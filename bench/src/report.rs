@@ -77,7 +77,7 @@ const P50_RATIO: f64 = 1.3;
 
 fn targets(store: &Store) -> &'static [Target] {
     match store {
-        Store::Memory => &[],
+        Store::Memory | Store::Redis => &[],
         Store::Sqlite(_) => &[
             Target { concurrency: 16, limit: 0.6, naive: Some(4.0) },
             Target { concurrency: 64, limit: 0.6, naive: Some(8.0) },

@@ -18,6 +18,8 @@ pub enum Store {
     Sqlite(PathBuf),
     /// `postgres://…`; the rivals have schemas beside it.
     Postgres(Box<statehold_postgres::Config>),
+    /// `redis://`, without rivals.
+    Redis,
 }
 
 /// What ours is set against. Their files and schemas go when this goes.
@@ -29,7 +31,7 @@ pub(crate) struct Rivals {
 impl Store {
     pub(crate) async fn rivals(&self) -> Result<Option<Rivals>> {
         match self {
-            Self::Memory => Ok(None),
+            Self::Memory | Self::Redis => Ok(None),
             Self::Sqlite(path) => sqlite::rivals(path).map(Some),
             Self::Postgres(config) => postgres::rivals(config).await.map(Some),
         }
@@ -40,6 +42,7 @@ impl fmt::Display for Store {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Memory => f.write_str("memory:"),
+            Self::Redis => f.write_str("redis:"),
             Self::Sqlite(path) => write!(f, "sqlite:{}", path.display()),
             Self::Postgres(config) => write!(f, "{config}"),
         }

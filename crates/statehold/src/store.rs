@@ -7,6 +7,7 @@ use statehold_core::{Backend, Clock, Error, Result};
 #[cfg(feature = "http")]
 use statehold_http::Http;
 use statehold_postgres::Postgres;
+use statehold_redis::Redis;
 use statehold_sqlite::Sqlite;
 
 /// The store that is used when none is named.
@@ -21,6 +22,8 @@ pub enum Store {
     Sqlite(statehold_sqlite::Config),
     /// `postgres://user:password@host/database`: a server that many processes share.
     Postgres(Box<statehold_postgres::Config>),
+    /// `redis://host` or `rediss://host`: a Redis server or cluster.
+    Redis(Box<statehold_redis::Config>),
     /// `http://host:port` or `https://…`: a server of Statehold.
     #[cfg(feature = "http")]
     Http {
@@ -36,6 +39,7 @@ impl Store {
     ///
     /// ```
     /// assert!(statehold::Store::parse("sqlite:statehold.db").is_ok());
+    /// assert!(statehold::Store::parse("redis://me:secret@localhost:6379/0").is_ok());
     /// let error = statehold::Store::parse("mysql://localhost").unwrap_err();
     /// assert!(error.hint_text().unwrap().contains("sqlite:"));
     /// ```
@@ -46,10 +50,14 @@ impl Store {
             Some(("postgres" | "postgresql", _)) => {
                 statehold_postgres::Config::from_url(url).map(Box::new).map(Self::Postgres)
             }
+            Some(("redis" | "rediss", _)) => {
+                statehold_redis::Config::from_url(url).map(Box::new).map(Self::Redis)
+            }
             #[cfg(feature = "http")]
             Some(("http" | "https", _)) => Ok(Self::server(url)),
             _ => Err(Error::invalid("store", format!("`{}` is not the URL of a store", Self::masked(url)))
-                .hint("write sqlite:path, such as sqlite:statehold.db, postgres://user:password@host/database, memory:, or http://host:port of a server")),
+                .hint("write sqlite:path, such as sqlite:statehold.db, postgres://user:password@host/database, redis://host, memory:, or \
+                    http://host:port of a server")),
         }
     }
 
@@ -100,6 +108,7 @@ impl Store {
             Self::Postgres(config) => Arc::new(Postgres::open(*config).await?),
             #[cfg(feature = "http")]
             Self::Http { url, token } => Arc::new(Http::new(&url, token)?),
+            Self::Redis(config) => Arc::new(Redis::open(*config).await?),
         })
     }
 }

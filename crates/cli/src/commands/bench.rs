@@ -87,6 +87,7 @@ fn measure(bench: &Bench) -> Result<Report> {
             return Err(Error::unsupported("a server is measured by its store")
                 .hint("name the store itself, such as sqlite:bench.db"));
         }
+        Store::Redis(_) => statehold_bench::Store::Redis,
     };
     statehold_bench::runtime()?.block_on(async {
         let backend = bench.store.clone().open().await?;

@@ -40,6 +40,11 @@ pub(crate) async fn run(common: &Common, doctor: &Doctor) -> Result<Exit> {
             findings.facts.push("holds nothing before it is used".to_owned());
             findings.sound = true;
         }
+        Store::Redis(config) => {
+            let health = Store::Redis(config).open().await?.health().await?;
+            findings.facts = health.notes;
+            findings.sound = true;
+        }
         Store::Sqlite(config) => examine(config, doctor, &mut findings).await?,
         store @ Store::Postgres(_) => {
             findings.facts = store.open().await?.health().await?.notes;

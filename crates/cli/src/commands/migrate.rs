@@ -20,7 +20,7 @@ pub(crate) async fn run(common: &Common, args: &Migrate) -> Result<Exit> {
     let url = common.url()?;
     let mut store = common.store()?;
     match &mut store {
-        Store::Memory | Store::Http { .. } => {}
+        Store::Memory | Store::Redis(_) | Store::Http { .. } => {}
         Store::Postgres(config) => config.migrate = !args.dry_run,
         Store::Sqlite(config) => {
             config.migrate = !args.dry_run;

@@ -180,7 +180,7 @@ fn store_url(url: &str) -> Result<String> {
                 .map_err(|e| Error::unavailable("the current folder is gone").caused_by(e))?;
             Ok(format!("sqlite:{}", path.display()))
         }
-        Store::Postgres(_) | Store::Http { .. } => Ok(url.to_owned()),
+        Store::Postgres(_) | Store::Redis(_) | Store::Http { .. } => Ok(url.to_owned()),
     }
 }
 

@@ -1,0 +1,168 @@
+//! Wakes within this process and between processes, by a channel of the server.
+//!
+//! The call that writes also publishes the marks of what changed, so a wake never comes before the change and costs no
+//! call of its own. A listener wakes for what others publish. When it had to connect anew it wakes everyone, since it may
+//! have missed something; while nothing is heard, everyone looks once a second.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use futures_util::StreamExt as _;
+use statehold_core::backend::Push;
+use statehold_core::wake::{Hub, Mark};
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, sleep, timeout};
+
+use crate::commit::Wake;
+use crate::config::Config;
+use crate::connection::{Connection, client};
+use crate::error::Result;
+
+/// How many marks a message has at most; with more, everyone is woken.
+const MOST: usize = 1000;
+/// How often a message to itself shows that the way is open.
+const ROUND: Duration = Duration::from_secs(10);
+/// How often everyone looks while nothing is heard.
+const POLL: Duration = Duration::from_secs(1);
+/// How long to wait before connecting anew.
+const AGAIN: Duration = Duration::from_millis(200);
+
+/// Wakes whoever waits, here and in other processes.
+pub(crate) struct Wakes {
+    pub(crate) hub: Hub,
+    channel: String,
+    heard: Arc<Heard>,
+    tasks: Vec<JoinHandle<()>>,
+}
+
+impl Drop for Wakes {
+    fn drop(&mut self) {
+        self.tasks.iter().for_each(JoinHandle::abort);
+    }
+}
+
+/// When this process last heard itself, in milliseconds since it began.
+struct Heard {
+    began: Instant,
+    own: AtomicU64,
+    name: String,
+}
+
+impl Heard {
+    fn note(&self) {
+        let now = u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX);
+        self.own.store(now.max(1), Ordering::Relaxed);
+    }
+
+    fn is_recent(&self) -> bool {
+        let heard = Duration::from_millis(self.own.load(Ordering::Relaxed));
+        heard > Duration::ZERO && self.began.elapsed().saturating_sub(heard) < 3 * ROUND
+    }
+}
+
+impl Wakes {
+    /// Begins to listen, under the name of this process.
+    pub(crate) async fn start(config: &Config, db: Connection, name: String) -> Self {
+        let (hub, channel) = (Hub::new(), format!("{}:wakes", config.prefix));
+        let heard = Arc::new(Heard { began: Instant::now(), own: AtomicU64::new(0), name });
+        let (ready, listening) = oneshot::channel();
+        let listener = listen(config.clone(), channel.clone(), hub.clone(), Arc::clone(&heard), ready);
+        let tasks = vec![
+            tokio::spawn(listener),
+            tokio::spawn(poll(hub.clone(), Arc::clone(&heard))),
+            tokio::spawn(call_out(db, channel.clone(), Arc::clone(&heard))),
+        ];
+        // What changes from now on is heard, unless the server is away.
+        let _ = timeout(Duration::from_secs(5), listening).await;
+        Self { hub, channel, heard, tasks }
+    }
+
+    /// Whether wakes travel between processes.
+    pub(crate) fn push(&self) -> Push {
+        if self.heard.is_recent() { Push::Ok } else { Push::Broken }
+    }
+
+    /// The message that wakes other processes for what a commit changes.
+    pub(crate) fn message(&self, marks: &[Mark]) -> Wake {
+        let message = match marks {
+            [] => String::new(),
+            marks if marks.len() > MOST => format!("{}:*", self.heard.name),
+            marks => {
+                let marks: Vec<_> = marks.iter().map(|mark| format!("{:016x}", mark.0)).collect();
+                format!("{}:{}", self.heard.name, marks.concat())
+            }
+        };
+        Wake { channel: self.channel.clone(), message }
+    }
+
+    /// The message that wakes everyone in other processes.
+    pub(crate) fn message_to_all(&self) -> Wake {
+        Wake { channel: self.channel.clone(), message: format!("{}:*", self.heard.name) }
+    }
+}
+
+/// Lets everyone look from time to time while nothing is heard from other processes.
+async fn poll(hub: Hub, heard: Arc<Heard>) {
+    loop {
+        sleep(POLL).await;
+        if !heard.is_recent() {
+            hub.wake_all();
+        }
+    }
+}
+
+/// Shows from time to time that the way is open.
+async fn call_out(db: Connection, channel: String, heard: Arc<Heard>) {
+    let mut call = redis::cmd("PUBLISH");
+    call.arg(channel).arg(format!("{}:", heard.name));
+    loop {
+        let said = db.call(&call).await;
+        sleep(if said.is_ok() { ROUND } else { AGAIN }).await;
+    }
+}
+
+/// Wakes for a message of another process.
+fn hear(text: &str, hub: &Hub, heard: &Heard) {
+    let Some((name, marks)) = text.split_once(':') else { return };
+    if name == heard.name {
+        heard.note();
+    } else if marks == "*" {
+        hub.wake_all();
+    } else {
+        let digits = marks.as_bytes().chunks(16).filter_map(|digits| std::str::from_utf8(digits).ok());
+        hub.wake(digits.filter_map(|digits| u64::from_str_radix(digits, 16).ok()).map(Mark));
+    }
+}
+
+async fn listen(config: Config, channel: String, hub: Hub, heard: Arc<Heard>, ready: oneshot::Sender<()>) {
+    let mut ready = Some(ready);
+    loop {
+        // It ends when the connection does.
+        let _ = listen_once(&config, &channel, &hub, &heard, &mut ready).await;
+        heard.own.store(0, Ordering::Relaxed);
+        hub.wake_all();
+        sleep(AGAIN).await;
+    }
+}
+
+async fn listen_once(
+    config: &Config,
+    channel: &str,
+    hub: &Hub,
+    heard: &Heard,
+    ready: &mut Option<oneshot::Sender<()>>,
+) -> Result<()> {
+    let mut listening = client(config)?.get_async_pubsub().await?;
+    listening.subscribe(channel).await?;
+    if let Some(ready) = ready.take() {
+        let _ = ready.send(());
+    }
+    hub.wake_all();
+    let mut messages = listening.into_on_message();
+    while let Some(message) = messages.next().await {
+        hear(&String::from_utf8_lossy(message.get_payload_bytes()), hub, heard);
+    }
+    Ok(())
+}
