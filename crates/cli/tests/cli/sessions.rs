@@ -369,7 +369,7 @@ fn settings_come_from_flags_then_the_environment_then_the_file() {
     same_as_ever!(cli.session(
         r#"
         statehold config
-        printf 'store = "postgres://me:secret@db/state"\nnamespace = "file"\nactor = "robot"\n' > statehold.toml
+        printf 'store = "mysql://me:secret@db/state"\nnamespace = "file"\nactor = "robot"\n' > statehold.toml
         statehold config
         STATEHOLD_NAMESPACE=env statehold config --actor me
         STATEHOLD_NAMESPACE=env statehold config --namespace flag -o json
