@@ -1,5 +1,4 @@
-//! Several stores on one schema, as several processes have them: joins, lock order, category order, lost connections,
-//! wakes.
+//! Several stores on one schema, as several processes have them: joins, lock order, category order, lost connections.
 
 mod common;
 
@@ -21,7 +20,6 @@ use statehold_core::command::{
 };
 use statehold_core::model::{Task, TaskId, Token};
 use statehold_core::query::{CategoryCursor, CategoryFrom, CategoryRead, ReadFrom, StreamRead};
-use statehold_core::wake::Topic;
 use statehold_core::{Backend, Batch, Error, Json, Result, Status};
 use statehold_postgres::{Config, Postgres};
 use tokio::time::{sleep, timeout};
@@ -38,7 +36,6 @@ fn main() -> ExitCode {
             test("a_category_skips_nothing_and_turns_no_stream_around", category_order),
             test("what_was_acknowledged_survives_lost_connections", lost_connections),
             test("each_task_goes_to_one_of_several_processes", claims),
-            test("a_change_wakes_another_process_also_after_its_listener_was_lost", wakes),
         ];
         libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
     })
@@ -340,22 +337,4 @@ async fn claims() {
     taken.sort();
     taken.dedup();
     assert_eq!((count, taken.len()), (400, 400), "each task was taken once");
-}
-
-async fn wakes() {
-    let (config, stores) = several(2).await;
-    let topic = Topic::Entry("e".into());
-    let hear = async |round: u32| {
-        let waiter = stores[1].register("n", std::slice::from_ref(&topic)).await.expect("registered");
-        run(&stores[0], EntrySet::new("e", Json::null())).await.expect("set");
-        timeout(PATIENCE, waiter.wait()).await.unwrap_or_else(|_| panic!("round {round}: nothing was heard"));
-    };
-    hear(0).await;
-    let kill = "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE query LIKE $1";
-    let listening = format!("LISTEN {}%", config.schema);
-    let killed: i64 = admin().await.query_one(kill, &[&listening]).await.expect("killed").get(0);
-    assert!(killed >= 1, "the listeners were not there to be killed");
-    hear(1).await;
-    sleep(Duration::from_secs(1)).await;
-    hear(2).await;
 }
