@@ -5,6 +5,7 @@
 
 #![allow(dead_code, reason = "each test program uses its part of it")]
 
+use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
 use std::path::Path;
 use std::process::{Child, Command, ExitCode, Stdio};
@@ -98,12 +99,25 @@ impl Server {
 
     fn wait(&mut self) {
         let began = Instant::now();
-        while TcpStream::connect(("127.0.0.1", self.port)).is_err() {
+        while !is_ready(self.port) {
             assert!(began.elapsed() < Duration::from_secs(60), "the server does not answer");
             assert!(self.process.try_wait().expect("its state").is_none(), "the server has ended");
             std::thread::sleep(Duration::from_millis(20));
         }
     }
+}
+
+/// Whether a server answers and has loaded what it keeps. One that wants TLS or a password answers something else.
+fn is_ready(port: u16) -> bool {
+    let ping = || {
+        let mut stream = TcpStream::connect(("127.0.0.1", port))?;
+        stream.set_read_timeout(Some(Duration::from_secs(5)))?;
+        stream.write_all(b"PING\r\n")?;
+        let mut answer = [0; 8];
+        let _ = stream.read(&mut answer);
+        std::io::Result::Ok(answer)
+    };
+    ping().is_ok_and(|answer| answer != *b"-LOADING")
 }
 
 impl Drop for Server {
