@@ -1,12 +1,5 @@
 -- Tasks of a queue with an exclusive key that are pending and due.
-SELECT
-    t.id, t.queue, t.kind, t.status, t.turn, t.priority, t.run_at, t.rank, t.revision, t.attempt, t.failures,
-    t.lease_losses, t.max_attempts, t.max_lease_losses, t.created_at, t.updated_at, t.started_at, t.finished_at,
-    t.expires_at, t.timeout, t.cancel_requested, t.owner, t.token, t.lease_expires_at, t.heartbeat_at,
-    t.lease_length, t.claim_key, t.thread, t.parent, t.root, t.child_key, t.idempotency_key, t.exclusive_key,
-    t.depth, t.children, t.open_children, t.failed_by, t.last_seq, t.oldest_seq, t.oldest_at, t.request,
-    t.depends_on, t.open_dependencies, t.labels, t.backoff, t.waiting_for, t.resumed_by, t.traceparent, t.error,
-    t.metadata, t.progress, t.input, t.output, t.timer, t.lease_minute
+SELECT {task}
 FROM tasks t
 WHERE t.ns = $1 AND t.queue = $2 AND t.exclusive_key IS NOT NULL AND t.turn IN ('in_line', 'ready')
     AND ($3::uuid IS NULL OR t.id > $3)

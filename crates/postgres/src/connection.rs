@@ -95,11 +95,11 @@ impl Call {
 
     /// The text to prepare.
     pub(crate) fn text(&self) -> Cow<'static, str> {
-        if !self.counted {
-            return Cow::Borrowed(self.sql);
-        }
         let (sql, last) = (self.sql, self.params.len());
-        Cow::Owned(format!("WITH w AS ({sql}\nRETURNING 1) SELECT touched(count(*), ${last}) FROM w"))
+        if self.counted {
+            return format!("WITH w AS ({sql}\nRETURNING 1) SELECT touched(count(*), ${last}) FROM w").into();
+        }
+        if sql.contains("{task}") { sql.replace("{task}", sql!("task_columns")).into() } else { sql.into() }
     }
 
     /// What it is known by once it is prepared.

@@ -14,7 +14,7 @@ use statehold_core::row::{
 };
 use statehold_core::{Error, Result};
 
-use crate::connection::{Connection, sql};
+use crate::connection::{Call, Connection, sql};
 use crate::error::Trouble;
 use crate::rows::{Table, read_first};
 use crate::streams;
@@ -110,7 +110,7 @@ async fn rows(
     sql: &'static str,
     read: impl Fn(&mut Cells<'_>) -> crate::error::Result<Record>,
 ) -> crate::error::Result<()> {
-    let mut rows = std::pin::pin!(db.client().query_raw(sql, [ns]).await?);
+    let mut rows = std::pin::pin!(db.client().query_raw(&*Call::bare(sql).text(), [ns]).await?);
     while let Some(row) = rows.try_next().await? {
         spool.write(&read(&mut Cells::new(&row))?)?;
     }

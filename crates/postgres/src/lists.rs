@@ -10,6 +10,24 @@ use crate::error::Result;
 use crate::rows::{Table as _, read_all};
 use crate::values::{At, Param, at, id, param, value};
 
+/// The tasks that pass the filters, in the order of some columns and then of their ids, after a place if there is one.
+macro_rules! listed {
+    ($than:literal, $way:literal, $column:literal: $place:literal) => {
+        listed!(@ $than, $way, $place, concat!("t.", $column), $place, concat!("t.", $column, " ", $way), "$18")
+    };
+    ($than:literal, $way:literal, $column:literal: $place:literal, $second:literal: $then:literal) => {
+        listed!(@ $than, $way, $place, concat!("t.", $column, ", t.", $second), concat!($place, ", ", $then),
+            concat!("t.", $column, " ", $way, ", t.", $second, " ", $way), "$19")
+    };
+    (@ $than:literal, $way:literal, $first:literal, $columns:expr, $places:expr, $order:expr, $id:literal) => {
+        concat!(
+            sql!("task_list"),
+            "    AND (", $first, " IS NULL OR (", $columns, ", t.id) ", $than, " (", $places, ", ", $id, "::uuid))\n",
+            "ORDER BY ", $order, ", t.id ", $way, " LIMIT $16"
+        )
+    };
+}
+
 /// A page of tasks, with one more to tell that there is a next one.
 pub(crate) async fn list(
     db: &Connection,
@@ -18,12 +36,16 @@ pub(crate) async fn list(
     after: Option<TaskPlace>,
 ) -> Result<Vec<Task>> {
     let sql = match (list.order, list.descending) {
-        (TaskOrder::Created, false) => sql!("task_list_created"),
-        (TaskOrder::Created, true) => sql!("task_list_created_desc"),
-        (TaskOrder::Rank, false) => sql!("task_list_rank"),
-        (TaskOrder::Rank, true) => sql!("task_list_rank_desc"),
-        (TaskOrder::Claim, false) => sql!("task_list_claim"),
-        (TaskOrder::Claim, true) => sql!("task_list_claim_desc"),
+        (TaskOrder::Created, false) => listed!(">", "ASC", "created_at": "$17::timestamptz"),
+        (TaskOrder::Created, true) => listed!("<", "DESC", "created_at": "$17::timestamptz"),
+        (TaskOrder::Rank, false) => listed!(">", "ASC", "rank": "$17::bigint"),
+        (TaskOrder::Rank, true) => listed!("<", "DESC", "rank": "$17::bigint"),
+        (TaskOrder::Claim, false) => {
+            listed!(">", "ASC", "priority": "$17::bigint", "run_at": "$18::timestamptz")
+        }
+        (TaskOrder::Claim, true) => {
+            listed!("<", "DESC", "priority": "$17::bigint", "run_at": "$18::timestamptz")
+        }
     };
     let mut params = filters(ns, list);
     params.extend(place(list.order, after));

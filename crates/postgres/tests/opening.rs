@@ -143,10 +143,15 @@ async fn every_statement_can_be_prepared() {
     let client = client().await;
     client.batch_execute(&format!("SET search_path = {}", config.schema)).await.expect("set");
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/sql");
+    let columns =
+        std::fs::read_to_string(format!("{folder}/task_columns.sql")).expect("the columns of a task");
     let mut count = 0;
     for file in std::fs::read_dir(folder).expect("the statements") {
         let path = file.expect("a file").path();
-        let sql = std::fs::read_to_string(&path).expect("its text");
+        if path.ends_with("task_columns.sql") {
+            continue;
+        }
+        let sql = std::fs::read_to_string(&path).expect("its text").replace("{task}", &columns);
         let prepared = client.prepare(&sql).await;
         prepared.unwrap_or_else(|error| panic!("{}: {error:?}", path.display()));
         count += 1;
