@@ -247,7 +247,7 @@ impl<'a> Transaction<'a> {
             let TaskSet::Ready { queues } = set else { continue };
             let Some(members) = self.members.get(set).filter(|members| members.complete) else { continue };
             let most = limit(members.rows.len() + 1);
-            let params = vec![param(self.scene.ns), param(queues.clone()), param(At(self.now)), param(most)];
+            let params = vec![param(self.scene.ns), param(queues.to_vec()), param(At(self.now)), param(most)];
             let found = self.scene.db.query(sql!("tasks_ready_count"), params).await?;
             let ready = read_first(&found, Cells::number::<usize>)?.unwrap_or_default();
             self.skipped |= ready > members.rows.len();

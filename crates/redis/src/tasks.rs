@@ -1,6 +1,7 @@
 //! Tasks: where they are found, the sets that plans ask for, counts and depths.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use statehold_core::model::TaskId;
 use statehold_core::plan::TaskSet;
@@ -145,7 +146,7 @@ pub(crate) struct Places {
 /// Where the tasks of a set are found; `all` are the queues that have tasks.
 pub(crate) fn places(set: &TaskSet, now: Timestamp, all: &[String]) -> Places {
     let of = |queues: &[String], range: &dyn Fn(&String) -> Range| queues.iter().map(range).collect();
-    let some = |queues: &Option<Vec<String>>| queues.clone().unwrap_or_else(|| all.to_vec());
+    let some = |queues: &Option<Arc<[String]>>| queues.clone().unwrap_or_else(|| all.into());
     let due = |prefix: Member| Range::of(&prefix.clone()).up_to(&prefix.time(now));
     let coming = |prefix: Member| Range::of(&prefix.clone()).beyond(&prefix.time(now));
     let after = |prefix: Member, after: &Option<TaskId>| match after {

@@ -69,19 +69,19 @@ impl Index {
     ) -> Vec<Box<dyn Iterator<Item = TaskId> + 'a>> {
         match set {
             TaskSet::Ready { queues } => {
-                self.each(queues, |queue| (Entry::Ready(queue.clone(), LOW), Entry::Ready(queue, HIGH)))
+                self.each(&**queues, |queue| (Entry::Ready(queue.clone(), LOW), Entry::Ready(queue, HIGH)))
             }
-            TaskSet::Due { queues } => self.each(self.queues_of(queues.as_ref()), |queue| {
+            TaskSet::Due { queues } => self.each(self.queues_of(queues.as_deref()), |queue| {
                 (Entry::Timer(queue.clone(), EARLY, FIRST), Entry::Timer(queue, now, LAST))
             }),
-            TaskSet::LeaseOver { queues } => self.each(self.queues_of(queues.as_ref()), |queue| {
+            TaskSet::LeaseOver { queues } => self.each(self.queues_of(queues.as_deref()), |queue| {
                 (Entry::Lease(queue.clone(), EARLY, FIRST), Entry::Lease(queue, now, LAST))
             }),
             TaskSet::Upcoming { queues } => {
-                let mut ranges = self.each(queues, |queue| {
+                let mut ranges = self.each(&**queues, |queue| {
                     (Entry::Timer(queue.clone(), now, LAST), Entry::Timer(queue, LATE, LAST))
                 });
-                ranges.extend(self.each(queues, |queue| {
+                ranges.extend(self.each(&**queues, |queue| {
                     (Entry::Lease(queue.clone(), now, LAST), Entry::Lease(queue, LATE, LAST))
                 }));
                 ranges
@@ -106,7 +106,7 @@ impl Index {
         }
     }
 
-    fn queues_of<'a>(&'a self, queues: Option<&'a Vec<String>>) -> Vec<&'a String> {
+    fn queues_of<'a>(&'a self, queues: Option<&'a [String]>) -> Vec<&'a String> {
         queues.map_or_else(|| self.queues.iter().collect(), |queues| queues.iter().collect())
     }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::lifecycle::{self, Starter};
-use super::lookup::{TaskSelect, TaskSet};
+use super::lookup::TaskSet;
 use super::tx::{Planned, Tx};
 use super::{derived, queues, sweep};
 use crate::call::{Claim, Claimed};
@@ -15,17 +15,22 @@ use crate::row::{PollerKey, PollerRow, QueueRow};
 const BOUND: usize = 100;
 
 pub(super) fn claim(tx: &mut Tx<'_>, claim: &Claim) -> Planned<Claimed> {
-    want_all(tx, claim);
+    let queues = unique(&claim.queues);
+    want_all(tx, claim, &queues);
     if let Some(tasks) = held_before(tx, claim)? {
         return Ok(Claimed { tasks, next_at: None });
     }
-    let mut open = Vec::new();
-    for queue in unique(&claim.queues) {
-        queues::note_poller(tx, &queue, &claim.owner)?;
-        if !queues::is_paused(tx, &queue)? {
-            open.push(queue);
+    let mut paused = Vec::new();
+    for queue in &*queues {
+        queues::note_poller(tx, queue, &claim.owner)?;
+        if queues::is_paused(tx, queue)? {
+            paused.push(queue);
         }
     }
+    let open = match paused.is_empty() {
+        true => Arc::clone(&queues),
+        false => queues.iter().filter(|queue| !paused.contains(queue)).cloned().collect(),
+    };
     if open.is_empty() {
         return Ok(Claimed::default());
     }
@@ -40,22 +45,21 @@ pub(super) fn claim(tx: &mut Tx<'_>, claim: &Claim) -> Planned<Claimed> {
     Ok(Claimed { tasks, next_at })
 }
 
-fn unique(queues: &[String]) -> Vec<String> {
+fn unique(queues: &[String]) -> Arc<[String]> {
     let mut queues = queues.to_vec();
     queues.sort();
     queues.dedup();
-    queues
+    queues.into()
 }
 
 /// Notes what a claim looks at when no queue is paused.
-fn want_all(tx: &mut Tx<'_>, claim: &Claim) {
-    let queues = unique(&claim.queues);
-    for queue in &queues {
+fn want_all(tx: &mut Tx<'_>, claim: &Claim, queues: &Arc<[String]>) {
+    for queue in &**queues {
         tx.want::<QueueRow>(queue);
         tx.want::<PollerRow>(&PollerKey { queue: queue.clone(), owner: claim.owner.clone() });
     }
-    sweep::want_times(tx, Some(&queues), BOUND);
-    tx.want_look(TaskSelect { set: TaskSet::Ready { queues }, limit: claim.limit as usize });
+    sweep::want_times(tx, Some(queues), BOUND);
+    tx.want_set(TaskSet::Ready { queues: Arc::clone(queues) }, claim.limit as usize);
 }
 
 /// What an earlier claim with the same key still holds.
@@ -69,8 +73,8 @@ fn held_before(tx: &mut Tx<'_>, claim: &Claim) -> Planned<Option<Vec<Task>>> {
     Ok(if tasks.is_empty() { None } else { Some(tasks) })
 }
 
-fn take(tx: &mut Tx<'_>, claim: &Claim, open: &[String]) -> Planned<Vec<Task>> {
-    let set = TaskSet::Ready { queues: open.to_vec() };
+fn take(tx: &mut Tx<'_>, claim: &Claim, open: &Arc<[String]>) -> Planned<Vec<Task>> {
+    let set = TaskSet::Ready { queues: Arc::clone(open) };
     let ready = tx.find(&set, claim.limit as usize)?.keys;
     let starter =
         Starter { owner: &claim.owner, lease_seconds: claim.lease_seconds, claim_key: claim.key.as_ref() };
@@ -85,7 +89,7 @@ fn take(tx: &mut Tx<'_>, claim: &Claim, open: &[String]) -> Planned<Vec<Task>> {
 }
 
 /// When something in these queues happens by itself.
-fn upcoming(tx: &mut Tx<'_>, open: &[String]) -> Planned<Option<Timestamp>> {
-    let set = TaskSet::Upcoming { queues: open.to_vec() };
+fn upcoming(tx: &mut Tx<'_>, open: &Arc<[String]>) -> Planned<Option<Timestamp>> {
+    let set = TaskSet::Upcoming { queues: Arc::clone(open) };
     Ok(tx.find(&set, 1)?.keys.first().and_then(|row| row.alarm()))
 }

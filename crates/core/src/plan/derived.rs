@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use super::lifecycle::{self, cancel, fail};
-use super::lookup::{Found, TaskSelect, TaskSet, waits_for_children};
+use super::lookup::{Found, TaskSet, waits_for_children};
 use super::tx::{Planned, Tx, data};
 use super::{exclusive, tasks};
 use crate::json::Json;
@@ -161,5 +161,5 @@ fn judge_parent(tx: &mut Tx<'_>, parent: TaskId) -> Planned<()> {
 
 /// Notes that the dependents of a task will be judged.
 pub(super) fn want_dependents(tx: &mut Tx<'_>, of: TaskId) {
-    tx.want_look(TaskSelect { set: TaskSet::Dependents { of, after: None }, limit: BUDGET });
+    tx.want_set(TaskSet::Dependents { of, after: None }, BUDGET);
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::lookup::{TaskSelect, TaskSet};
+use super::lookup::TaskSet;
 use super::queues;
 use super::tx::{Planned, Tx};
 use crate::error::{Error, ErrorKind};
@@ -77,7 +77,7 @@ fn set_turn(tx: &mut Tx<'_>, id: crate::model::TaskId, turn: Turn) -> Planned<()
 pub(super) fn want(tx: &mut Tx<'_>, key: &String) {
     tx.want::<ExclusiveRow>(key);
     let set = TaskSet::Contenders { key: key.clone(), skip: Vec::new() };
-    tx.want_look(TaskSelect { set, limit: 1 });
+    tx.want_set(set, 1);
 }
 
 /// Notes what judging the task's key will need.

@@ -69,22 +69,22 @@ pub enum TaskSet {
     /// Ready and not expired, by claim order.
     Ready {
         /// In one of these queues.
-        queues: Vec<String>,
+        queues: Arc<[String]>,
     },
     /// With a timer that has come, by timer.
     Due {
         /// In one of these queues, or any.
-        queues: Option<Vec<String>>,
+        queues: Option<Arc<[String]>>,
     },
     /// With a lease that is over, by its end.
     LeaseOver {
         /// In one of these queues, or any.
-        queues: Option<Vec<String>>,
+        queues: Option<Arc<[String]>>,
     },
     /// With something to come by itself, by that time.
     Upcoming {
         /// In one of these queues.
-        queues: Vec<String>,
+        queues: Arc<[String]>,
     },
     /// Leased by a claim with a key.
     Claimed {
@@ -147,7 +147,7 @@ impl TaskSet {
     pub fn contains(&self, row: &TaskRow, now: Timestamp) -> bool {
         let task = &row.task;
         let beyond = |after: &Option<TaskId>| after.is_none_or(|after| task.id > after);
-        let within = |queues: &Option<Vec<String>>| queues.as_ref().is_none_or(|q| q.contains(&task.queue));
+        let within = |queues: &Option<Arc<[String]>>| queues.as_ref().is_none_or(|q| q.contains(&task.queue));
         let fresh = task.expires_at.is_none_or(|at| at > now);
         match self {
             Self::Ready { queues } => row.turn == Turn::Ready && queues.contains(&task.queue) && fresh,

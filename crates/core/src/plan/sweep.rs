@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde_json::json;
 
-use super::lookup::{Expired, Overgrown, TaskSelect, TaskSet};
+use super::lookup::{Expired, Overgrown, TaskSet};
 use super::tx::{Planned, Tx};
 use super::{derived, documents, entries, lifecycle, locks, queues, streams, tasks};
 use crate::call::{RetentionCursor, Sweep, Swept};
@@ -20,20 +20,19 @@ pub(super) struct Passed {
     pub(super) more: bool,
 }
 
-fn time_sets(queues: Option<&[String]>) -> [TaskSet; 2] {
-    let queues = queues.map(<[String]>::to_vec);
-    [TaskSet::Due { queues: queues.clone() }, TaskSet::LeaseOver { queues }]
+fn time_sets(queues: Option<&Arc<[String]>>) -> [TaskSet; 2] {
+    [TaskSet::Due { queues: queues.cloned() }, TaskSet::LeaseOver { queues: queues.cloned() }]
 }
 
 /// Notes what [`pass_times`] looks at.
-pub(super) fn want_times(tx: &mut Tx<'_>, queues: Option<&[String]>, limit: usize) {
+pub(super) fn want_times(tx: &mut Tx<'_>, queues: Option<&Arc<[String]>>, limit: usize) {
     for set in time_sets(queues) {
-        tx.want_look(TaskSelect { set, limit });
+        tx.want_set(set, limit);
     }
 }
 
 /// Does what time brings to up to `limit` timers and as many leases.
-pub(super) fn pass_times(tx: &mut Tx<'_>, queues: Option<&[String]>, limit: usize) -> Planned<Passed> {
+pub(super) fn pass_times(tx: &mut Tx<'_>, queues: Option<&Arc<[String]>>, limit: usize) -> Planned<Passed> {
     let mut passed = Passed::default();
     let [timers, leases] = time_sets(queues);
     passed.timers = pass(tx, &timers, limit, &mut passed.more)?;

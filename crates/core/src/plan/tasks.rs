@@ -9,7 +9,7 @@ use super::create::Family;
 use super::derived::{cancel_task, fail_dependent};
 use super::fences::task_lease;
 use super::lifecycle::{self, Retrying, Starter, load, not_allowed, note, want_end};
-use super::lookup::{TaskSelect, TaskSet};
+use super::lookup::TaskSet;
 use super::tx::{Planned, Tx, data};
 use super::{exclusive, streams};
 use crate::command::{
@@ -211,7 +211,7 @@ pub(super) fn judge_cancel(tx: &mut Tx<'_>, cancel: &TaskCancel) -> Planned<()> 
     super::derived::want_dependents(tx, cancel.id);
     if cancel.children {
         let set = TaskSet::Children { of: cancel.id, after: None };
-        tx.want_look(TaskSelect { set, limit: super::derived::BUDGET });
+        tx.want_set(set, super::derived::BUDGET);
     }
     let row = load(tx, cancel.id)?;
     want_end(tx, &row);
@@ -250,7 +250,7 @@ pub(super) fn evict(tx: &mut Tx<'_>, evict: &TaskEvict) -> Planned<Task> {
 pub(super) fn judge_retry(tx: &mut Tx<'_>, retry: &TaskRetry) -> Planned<()> {
     if retry.with_dependents {
         let set = TaskSet::FailedBy { of: retry.id, after: None };
-        tx.want_look(TaskSelect { set, limit: super::derived::BUDGET });
+        tx.want_set(set, super::derived::BUDGET);
     }
     let row = load(tx, retry.id)?;
     want_reopen(tx, &row);
@@ -439,7 +439,7 @@ pub(super) fn want_purge(tx: &mut Tx<'_>, id: TaskId, parent: Option<TaskId>) {
     if let Some(parent) = &parent {
         tx.want::<TaskRow>(parent);
     }
-    tx.want_look(TaskSelect { set: TaskSet::LiveDependents { of: id }, limit: 1 });
+    tx.want_set(TaskSet::LiveDependents { of: id }, 1);
     super::derived::want_dependents(tx, id);
 }
 

@@ -160,6 +160,18 @@ impl Tx<'_> {
         }
     }
 
+    /// Notes that the first tasks of a set will be wanted.
+    pub(super) fn want_set(&mut self, set: TaskSet, limit: usize) {
+        if !self.is_empty(&set) {
+            self.want_look(TaskSelect { set, limit });
+        }
+    }
+
+    /// Whether it is known that the store has no task of a set.
+    fn is_empty(&self, set: &TaskSet) -> bool {
+        self.rows.independent && set.is_of_dependencies()
+    }
+
     /// Goes on although rows are missing, so that all of them are noted in one pass. A refusal still stops.
     pub(super) fn attempt<T>(
         &mut self,
@@ -181,7 +193,7 @@ impl Tx<'_> {
     pub(super) fn find(&mut self, set: &TaskSet, limit: usize) -> Planned<Found<Arc<TaskRow>>> {
         let mut ask = limit;
         loop {
-            let stored = if self.rows.independent && set.is_of_dependencies() {
+            let stored = if self.is_empty(set) {
                 Found { keys: Vec::new(), complete: true }
             } else {
                 self.look(&TaskSelect { set: set.clone(), limit: ask })?
