@@ -30,7 +30,7 @@ pub(crate) fn list(db: Db<'_, '_>, ns: i64, list: &TaskList, after: Option<TaskP
         let found = params![ns, by, key, i64::MIN, i64::MIN, nil, i64::MAX];
         page.gather(db, sql!("tasks_found"), found)?;
         if by == "root" {
-            page.gather(db, sql!("task_get"), params![ns, key])?;
+            page.gather(db, sql!("task_get"), params![ns, key, None::<i64>])?;
         }
     } else {
         page.scan(db, ns)?;

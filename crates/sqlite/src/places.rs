@@ -157,7 +157,8 @@ impl Gather<'_, '_> {
     fn ready(&mut self, ns: i64, queue: &str, rows: &mut Rows) -> Result<()> {
         let (db, mut left) = (self.db, self.most);
         db.each(sql!("tasks_ready"), params![ns, queue], |cells| {
-            let id = cells.id()?;
+            let (id, at) = (cells.id()?, cells.get()?);
+            db.note_row(id, at);
             if rows.known::<TaskRow>(&id).is_none() {
                 rows.load(id, TaskRow::get(db, ns, &id)?.map(Arc::new));
             }
@@ -179,18 +180,18 @@ impl Gather<'_, '_> {
     }
 
     /// Takes the first whose timer comes in a time, in each of some queues, or in all.
-    fn due(&mut self, ns: i64, queues: Option<&Vec<String>>, from: i64, up_to: i64) -> Result<()> {
+    fn due(&mut self, ns: i64, queues: Option<&Arc<[String]>>, from: i64, up_to: i64) -> Result<()> {
         let all = || self.db.all(sql!("place_keys"), params![ns, "timer"], |cells| cells.text());
-        for queue in queues.cloned().map_or_else(all, Ok)? {
-            self.by(ns, "timer", &queue, (from, None), up_to)?;
+        for queue in queues.cloned().map_or_else(|| all().map(Arc::from), Ok)?.iter() {
+            self.by(ns, "timer", queue, (from, None), up_to)?;
         }
         Ok(())
     }
 
     /// Takes the first whose lease is over in a time, in each of some queues, or in all.
-    fn leased(&mut self, ns: i64, queues: Option<&Vec<String>>, from: i64, up_to: i64) -> Result<()> {
+    fn leased(&mut self, ns: i64, queues: Option<&Arc<[String]>>, from: i64, up_to: i64) -> Result<()> {
         let all = || self.db.all(sql!("leased_queues"), [ns], |cells| cells.text());
-        for queue in queues.cloned().map_or_else(all, Ok)? {
+        for queue in queues.cloned().map_or_else(|| all().map(Arc::from), Ok)?.iter() {
             self.take_by_time(sql!("tasks_leased"), params![ns, queue, from, up_to], TaskRow::lease_expiry)?;
         }
         Ok(())
@@ -276,7 +277,7 @@ pub(crate) fn select(
     let (first, last) = (i64::MIN, i64::MAX);
     match &select.set {
         TaskSet::Ready { queues } => {
-            for queue in queues {
+            for queue in &**queues {
                 gather.ready(ns, queue, rows)?;
             }
         }

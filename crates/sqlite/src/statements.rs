@@ -4,6 +4,8 @@ use std::cell::{OnceCell, RefCell, RefMut};
 use std::ops::{Deref, DerefMut};
 
 use rusqlite::{CachedStatement, Connection, PrepFlags, Result, Statement};
+use statehold_core::model::TaskId;
+use statehold_core::plan::Map;
 
 macro_rules! statements {
     ($($name:literal,)*) => {
@@ -196,22 +198,31 @@ macro_rules! sql {
 }
 pub(crate) use sql;
 
-/// The statements of a connection that lives as long as they do: each is prepared when it is first needed.
-pub(crate) struct Kept<'c>(Vec<OnceCell<RefCell<Statement<'c>>>>);
+/// Of how many tasks it is known where their rows lie.
+const KNOWN_ROWS: usize = 1 << 16;
+
+/// What is kept for a connection that lives as long.
+pub(crate) struct Kept<'c> {
+    /// Each statement is prepared when it is first needed.
+    statements: Vec<OnceCell<RefCell<Statement<'c>>>>,
+    /// Where rows of tasks lie, which spares the way there by their ids. It may be out of date: who goes by it asks for
+    /// the id too.
+    rows: RefCell<Map<TaskId, i64>>,
+}
 
 impl<'c> Kept<'c> {
     pub(crate) fn new() -> Self {
-        Self(ALL.iter().map(|_| OnceCell::new()).collect())
+        Self { statements: ALL.iter().map(|_| OnceCell::new()).collect(), rows: RefCell::default() }
     }
 
     /// Looks at each statement that was prepared.
     #[cfg(test)]
     pub(crate) fn each(&self, mut look: impl FnMut(&Statement<'c>)) {
-        self.0.iter().filter_map(OnceCell::get).for_each(|statement| look(&statement.borrow()));
+        self.statements.iter().filter_map(OnceCell::get).for_each(|statement| look(&statement.borrow()));
     }
 
     fn get(&self, connection: &'c Connection, sql: Sql) -> Result<Option<RefMut<'_, Statement<'c>>>> {
-        let place = &self.0[sql.0];
+        let place = &self.statements[sql.0];
         if place.get().is_none() {
             let prepared = connection.prepare_with_flags(sql.text(), PrepFlags::SQLITE_PREPARE_PERSISTENT)?;
             let _ = place.set(RefCell::new(prepared));
@@ -239,6 +250,21 @@ impl<'a, 'c> Db<'a, 'c> {
 
     pub(crate) fn connection(self) -> &'c Connection {
         self.connection
+    }
+
+    /// Where the row of a task lies, if that is known and still true.
+    pub(crate) fn row_of(self, task: TaskId) -> Option<i64> {
+        self.kept.and_then(|kept| kept.rows.borrow().get(&task).copied())
+    }
+
+    /// Takes note of where the row of a task lies.
+    pub(crate) fn note_row(self, task: TaskId, row: i64) {
+        let Some(kept) = self.kept else { return };
+        let mut rows = kept.rows.borrow_mut();
+        if rows.len() >= KNOWN_ROWS {
+            rows.clear();
+        }
+        rows.insert(task, row);
     }
 
     /// A statement, prepared once a connection.

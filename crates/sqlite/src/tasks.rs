@@ -253,8 +253,16 @@ fn write_plain(row: &TaskRow, db: Db<'_, '_>, ns: i64) -> Result<usize> {
     )
 }
 
+/// Does something to the row of a task where it lies as far as known; if it is not there, by the task's id.
+fn by_row(db: Db<'_, '_>, task: TaskId, act: impl Fn(Option<i64>) -> Result<usize>) -> Result<usize> {
+    match db.row_of(task).map(|row| act(Some(row))).transpose()? {
+        Some(changed) if changed > 0 => Ok(changed),
+        _ => act(None),
+    }
+}
+
 /// Writes the columns that a plain start or release changes.
-fn write_step(row: &TaskRow, db: Db<'_, '_>, ns: i64) -> Result<usize> {
+fn write_step(row: &TaskRow, db: Db<'_, '_>, ns: i64, at: Option<i64>) -> Result<usize> {
     let task = &row.task;
     let lease = task.lease.as_ref();
     db.run(
@@ -276,12 +284,13 @@ fn write_step(row: &TaskRow, db: Db<'_, '_>, ns: i64) -> Result<usize> {
             row.claim_key,
             row.head.last,
             micros(row.head.oldest_at),
+            at,
         ],
     )
 }
 
 /// Writes the columns that a plain completion changes.
-fn write_end(row: &TaskRow, db: Db<'_, '_>, ns: i64) -> Result<usize> {
+fn write_end(row: &TaskRow, db: Db<'_, '_>, ns: i64, at: Option<i64>) -> Result<usize> {
     let task = &row.task;
     let lease = task.lease.as_ref();
     db.run(
@@ -301,6 +310,7 @@ fn write_end(row: &TaskRow, db: Db<'_, '_>, ns: i64) -> Result<usize> {
             row.head.last,
             micros(row.head.oldest_at),
             text(task.output.as_ref()),
+            at,
         ],
     )
 }
@@ -377,23 +387,42 @@ fn same_but_for_renewal(one: &TaskRow, two: &TaskRow) -> bool {
 
 impl Table for TaskRow {
     fn get(db: Db<'_, '_>, ns: i64, key: &TaskId) -> Result<Option<Self>> {
-        db.first(sql!("task_get"), params![ns, id(*key)], read)
+        let get = |at: Option<i64>| {
+            db.first(sql!("task_get"), params![ns, id(*key), at], |cells| Ok((read(cells)?, cells.get()?)))
+        };
+        let there = db.row_of(*key).map(|at| get(Some(at))).transpose()?.flatten();
+        let found = if there.is_some() { there } else { get(None)? };
+        Ok(found.map(|(row, at)| {
+            db.note_row(*key, at);
+            row
+        }))
     }
 
     fn put(&self, db: Db<'_, '_>, ns: i64, before: Option<&Self>) -> Result<()> {
         let task = &self.task;
         match before {
-            None if is_plain(self) => write_plain(self, db, ns)?,
-            None => write(self, db, ns, sql!("task_insert"))?,
+            None => {
+                let written = if is_plain(self) {
+                    write_plain(self, db, ns)?
+                } else {
+                    write(self, db, ns, sql!("task_insert"))?
+                };
+                db.note_row(task.id, db.connection().last_insert_rowid());
+                written
+            }
             Some(before) if same_but_for_renewal(before, self) => {
                 let heartbeat_at = task.lease.as_ref().map(|lease| lease.heartbeat_at.as_micros());
                 let (expiry, progress) = (micros(self.lease_expiry()), text(task.progress.as_ref()));
-                db.run(sql!("task_renew"), params![ns, id(task.id), heartbeat_at, expiry, progress])?
+                by_row(db, task.id, |at| {
+                    db.run(sql!("task_renew"), params![ns, id(task.id), heartbeat_at, expiry, progress, at])
+                })?
             }
             Some(before) if starts(before, self) && same_but_for_step(before, self) => {
-                write_step(self, db, ns)?
+                by_row(db, task.id, |at| write_step(self, db, ns, at))?
             }
-            Some(before) if ends(before, self) && same_but_for_step(before, self) => write_end(self, db, ns)?,
+            Some(before) if ends(before, self) && same_but_for_step(before, self) => {
+                by_row(db, task.id, |at| write_end(self, db, ns, at))?
+            }
             Some(_) => write(self, db, ns, sql!("task_update"))?,
         };
         places::change(db, ns, before, Some(self))
