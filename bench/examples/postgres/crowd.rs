@@ -40,7 +40,10 @@ async fn make(hold: &Statehold, create: &TaskCreate) -> Anything<Vec<TaskId>> {
     let mut batch = hold.batch();
     let handles: Vec<_> = (0..BULK).map(|_| batch.add(create.clone())).collect();
     let mut replies = hold.apply(batch).await?;
-    Ok(handles.into_iter().map(|handle| replies.take(handle).map(|made| made.task.id)).collect::<Result<_, _>>()?)
+    Ok(handles
+        .into_iter()
+        .map(|handle| replies.take(handle).map(|made| made.task.id))
+        .collect::<Result<_, _>>()?)
 }
 
 async fn cancel(hold: &Statehold, tasks: Vec<TaskId>) -> Anything<()> {

@@ -14,7 +14,10 @@ const CALLERS: usize = 16;
 
 pub(super) async fn measure(url: &str) -> Anything<()> {
     let hold = Statehold::open(url).await?;
-    println!("{:>8} {:>9} {:>9} {:>9} {:>10} {:>8}", "cycles", "per s", "p50 µs", "p99 µs", "dead rows", "MB");
+    println!(
+        "{:>8} {:>9} {:>9} {:>9} {:>10} {:>8}",
+        "cycles", "per s", "p50 µs", "p99 µs", "dead rows", "MB"
+    );
     let mut first = 0;
     for part in 1..=PARTS {
         let began = Instant::now();
@@ -48,7 +51,8 @@ async fn run(hold: &Statehold, cycles: u64) -> Anything<Vec<Duration>> {
         let (hold, left) = (hold.clone(), Arc::clone(&left));
         tokio::spawn(async move {
             let (owner, mut claims) = (format!("worker-{caller}"), Vec::new());
-            while left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1)).is_ok() {
+            while left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1)).is_ok()
+            {
                 claims.push(cycle(&hold, "cycles", &owner).await?);
             }
             Anything::Ok(claims)

@@ -45,8 +45,9 @@ pub(super) async fn measure(url: &str) -> Anything<()> {
         sleep(EVERY).await;
     }
     let appended = Arc::new(AtomicU64::new(0));
-    let load: Vec<_> =
-        (0..CALLERS).map(|caller| tokio::spawn(append(hold.clone(), caller, half, Arc::clone(&appended)))).collect();
+    let load: Vec<_> = (0..CALLERS)
+        .map(|caller| tokio::spawn(append(hold.clone(), caller, half, Arc::clone(&appended))))
+        .collect();
     sleep(Duration::from_secs(2)).await;
     let (began, before) = (Instant::now(), appended.load(Ordering::Relaxed));
     let mut asked = Vec::new();
@@ -56,7 +57,8 @@ pub(super) async fn measure(url: &str) -> Anything<()> {
         asked.push((seq, begun, now()));
         sleep(EVERY).await;
     }
-    let rate = u128::from(appended.load(Ordering::Relaxed) - before) * 1000 / began.elapsed().as_millis().max(1);
+    let rate =
+        u128::from(appended.load(Ordering::Relaxed) - before) * 1000 / began.elapsed().as_millis().max(1);
     sleep(Duration::from_secs(1)).await;
     load.iter().for_each(tokio::task::JoinHandle::abort);
     following.abort();
@@ -71,7 +73,8 @@ pub(super) async fn measure(url: &str) -> Anything<()> {
 async fn limit(url: &str) -> Anything<u64> {
     let config = Config::from_url(url)?;
     let slice = Duration::from_secs(1);
-    let options = Options { ops: vec![Op::StreamAppend], concurrency: vec![64], rounds: 3, slice, present: 0 };
+    let options =
+        Options { ops: vec![Op::StreamAppend], concurrency: vec![64], rounds: 3, slice, present: 0 };
     let backend = Arc::new(Postgres::open(config.clone()).await?);
     let store = Store::Postgres(Box::new(config));
     let report = statehold_bench::run(backend, &store, &options, |line| eprintln!("{line}")).await?;
@@ -138,6 +141,9 @@ fn tell(who: &str, asked: &[(u64, Duration, Duration)], seen: &Seen) -> Anything
         called.push(at.saturating_sub(*begun));
     }
     let [p50, p99] = [500, 990].map(|part| per_mille(&mut answered, part));
-    println!("{who}: {p50} µs after the answer at the median, p99 {p99}; {} µs after the call", per_mille(&mut called, 500));
+    println!(
+        "{who}: {p50} µs after the answer at the median, p99 {p99}; {} µs after the call",
+        per_mille(&mut called, 500)
+    );
     Ok(())
 }

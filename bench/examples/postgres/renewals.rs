@@ -67,15 +67,26 @@ async fn lease(hold: &Statehold, input: usize) -> Anything<Vec<(TaskId, Token)>>
 async fn renew(hold: &Statehold, leases: &[(TaskId, Token)]) -> Anything<()> {
     let mut batch = hold.batch();
     for (id, token) in leases {
-        batch.add(TaskRenew { id: *id, token: *token, lease_seconds: Some(Seconds::new(30)), progress: None });
+        batch.add(TaskRenew {
+            id: *id,
+            token: *token,
+            lease_seconds: Some(Seconds::new(30)),
+            progress: None,
+        });
     }
     hold.apply(batch).await?;
     Ok(())
 }
 
 /// Lets all hearts beat, and tells what the server counted.
-async fn heartbeats(url: &str, name: &str, table: &str, round: impl AsyncFn() -> Anything<()>) -> Anything<()> {
-    let count = |what: &str| format!("SELECT {what} FROM pg_stat_all_tables WHERE relid = '{table}'::regclass");
+async fn heartbeats(
+    url: &str,
+    name: &str,
+    table: &str,
+    round: impl AsyncFn() -> Anything<()>,
+) -> Anything<()> {
+    let count =
+        |what: &str| format!("SELECT {what} FROM pg_stat_all_tables WHERE relid = '{table}'::regclass");
     let position = "SELECT (pg_current_wal_insert_lsn() - '0/0')::bigint";
     // Numbers of before are in the statistics, and pages need no copy in the log, once all is written.
     Config::from_url(url)?.client().await?.batch_execute(&format!("VACUUM {table}; CHECKPOINT")).await?;
@@ -83,7 +94,8 @@ async fn heartbeats(url: &str, name: &str, table: &str, round: impl AsyncFn() ->
         round().await?;
     }
     sleep(Duration::from_secs(2)).await;
-    let (updates, hot) = (number(url, &count("n_tup_upd")).await?, number(url, &count("n_tup_hot_upd")).await?);
+    let (updates, hot) =
+        (number(url, &count("n_tup_upd")).await?, number(url, &count("n_tup_hot_upd")).await?);
     let log = number(url, position).await?;
     for _ in 0..ROUNDS {
         round().await?;
@@ -93,7 +105,11 @@ async fn heartbeats(url: &str, name: &str, table: &str, round: impl AsyncFn() ->
     let updates = number(url, &count("n_tup_upd")).await? - updates;
     let hot = number(url, &count("n_tup_hot_upd")).await? - hot;
     let size = number(url, &format!("SELECT pg_total_relation_size('{table}') / 1048576")).await?;
-    println!("{name:<28} {updates:>9} {:>5} % {:>14} {size:>11}", hot * 100 / updates.max(1), log / updates.max(1));
+    println!(
+        "{name:<28} {updates:>9} {:>5} % {:>14} {size:>11}",
+        hot * 100 / updates.max(1),
+        log / updates.max(1)
+    );
     Ok(())
 }
 
@@ -106,7 +122,8 @@ async fn narrow(url: &str, name: &str, index: &str) -> Anything<()> {
         INSERT INTO narrow.leases SELECT 1, gen_random_uuid(), 'worker', 1, now(), now(), 0
             FROM generate_series(1, 1000)";
     client.batch_execute(&format!("{table}; {index}")).await?;
-    let ids = client.query("SELECT array_agg(id) FROM narrow.leases GROUP BY hashtext(id::text) % 10", &[]).await?;
+    let ids =
+        client.query("SELECT array_agg(id) FROM narrow.leases GROUP BY hashtext(id::text) % 10", &[]).await?;
     let beat = "UPDATE narrow.leases SET heartbeat_at = clock_timestamp(),
             expires_at = to_timestamp($3), minute = floor($3 / 60)::bigint
         FROM unnest($2::uuid[]) AS u(one) WHERE ns = $1 AND id = u.one";

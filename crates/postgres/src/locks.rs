@@ -33,7 +33,9 @@ impl Table for LockRow {
             column(rows, |row| row.holder.as_ref().map(|holder| holder.owner.clone())),
             column(rows, |row| row.holder.as_ref().map(|holder| At(holder.acquired_at))),
             column(rows, |row| row.holder.as_ref().map(|holder| At(holder.expires_at))),
-            column(rows, |row| row.holder.as_ref().and_then(|holder| holder.session).map(|session| session.0)),
+            column(rows, |row| {
+                row.holder.as_ref().and_then(|holder| holder.session).map(|session| session.0)
+            }),
             column(rows, |row| At(row.forget_at)),
             column(rows, |row| hour(row.forget_at)),
         ]

@@ -15,5 +15,8 @@ fn main() -> ExitCode {
 
 fn no_task_is_lost_or_completed_twice_while_workers_are_killed() {
     let folder = common::folder();
-    storm::no_task_is_lost_or_completed_twice(&format!("sqlite:{}", folder.path().join("state.db").display()));
+    storm::no_task_is_lost_or_completed_twice(&format!(
+        "sqlite:{}",
+        folder.path().join("state.db").display()
+    ));
 }

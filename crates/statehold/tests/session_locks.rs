@@ -54,7 +54,10 @@ fn the_lock_of_a_killed_process_is_free_at_once() {
     let first = Token(process.line().parse().unwrap());
     block_on(async {
         let hold = open_url(&url("killed")).await;
-        assert!(hold.locks().of_session().try_acquire("killed", "hasty").await.unwrap().is_none(), "it is held");
+        assert!(
+            hold.locks().of_session().try_acquire("killed", "hasty").await.unwrap().is_none(),
+            "it is held"
+        );
         let waiting = {
             let hold = hold.clone();
             tokio::spawn(async move { in_session(&hold, "killed", "next").await })

@@ -1,12 +1,12 @@
 //! Locks: one holder at a time, and tokens that only grow.
 
+use statehold_core::batch::Fence;
 use statehold_core::command::{
     Done, LockAcquire, LockAcquired, LockForceRelease, LockFreed, LockRelease, LockRenew, LockRenewed,
 };
 use statehold_core::dump::Record;
 use statehold_core::error::Place;
 use statehold_core::model::{Lock, Token};
-use statehold_core::batch::Fence;
 use statehold_core::query::KeyList;
 use statehold_core::session::{Session, SessionId};
 use statehold_core::{Batch, ErrorKind, Result};

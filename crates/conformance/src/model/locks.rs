@@ -65,8 +65,12 @@ impl Commit {
         let last = self.state.locks.get(&acquire.key).map_or(Token(0), |state| state.token);
         let token = Token::next(last, self.now);
         let expires_at = self.now + acquire.ttl_seconds;
-        let holder =
-            Holder { owner: acquire.owner.clone(), acquired_at: self.now, expires_at, session: acquire.session };
+        let holder = Holder {
+            owner: acquire.owner.clone(),
+            acquired_at: self.now,
+            expires_at,
+            session: acquire.session,
+        };
         let state = LockState { token, holder: Some(holder), forget_at: expires_at + DAY };
         self.state.locks.insert(acquire.key.clone(), state);
         LockAcquired { token, expires_at }
