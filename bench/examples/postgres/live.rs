@@ -52,9 +52,9 @@ pub(super) async fn measure(url: &str) -> Anything<()> {
     let (began, before) = (Instant::now(), appended.load(Ordering::Relaxed));
     let mut asked = Vec::new();
     for _ in 0..PROBES {
-        let begun = now();
+        let called = now();
         let seq = hold.streams().append(&probe()?, vec![NewEvent::new("probe")]).await?.last_seq;
-        asked.push((seq, begun, now()));
+        asked.push((seq, called, now()));
         sleep(EVERY).await;
     }
     let rate =
