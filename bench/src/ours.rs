@@ -240,7 +240,7 @@ impl OursSlice {
 
     #[expect(clippy::unused_self, reason = "reads like the other commands of a slice")]
     fn acquire(&self, key: String, owner: String) -> LockAcquire {
-        LockAcquire { key, owner, ttl_seconds: Seconds::new(LONG_SECONDS) }
+        LockAcquire { ttl_seconds: Seconds::new(LONG_SECONDS), ..LockAcquire::new(key, owner) }
     }
 
     fn document_name(&self, caller: usize, place: u64) -> String {

@@ -14,6 +14,7 @@ use crate::query::{
     CategoryPage, CategoryRead, DocumentList, KeyList, Page, StreamPage, StreamRead, TaskCounts, TaskList,
     Why,
 };
+use crate::session::Session;
 use crate::wake::{Topic, Waiter};
 
 /// A store of Statehold's state.
@@ -184,6 +185,15 @@ pub trait Backend: std::fmt::Debug + Send + Sync + 'static {
     ///   the store's push path or the next poll brings it.
     /// - A wake may come for nothing.
     async fn register(&self, namespace: &str, topics: &[Topic]) -> Result<Waiter>;
+
+    /// The session of this process with the store, for locks that are to be free as soon as the process is gone.
+    ///
+    /// # Behavior
+    /// - It lasts until the store is closed, the process dies or its connection is lost; whoever has it is then told, and
+    ///   the next call begins another, with another number.
+    /// - A store without sessions answers `unsupported`, and so does one that is reached through a server or a pooler,
+    ///   whose session it would be.
+    async fn session(&self) -> Result<Session>;
 
     /// Whether an answer can be lost on its way although the call was done, so that a caller cannot tell.
     ///

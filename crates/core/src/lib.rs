@@ -46,7 +46,7 @@
 //! a refusal. The table of statuses is data in [`status`]. [`row`] is what stores keep.
 //!
 //! A [`backend`] runs plans atomically and holds no rule. [`memory`] is the smallest one. [`wake`] says who is woken
-//! by what, [`dump`] how a namespace is carried from one store to another.
+//! by what, [`session`] how a store knows that a process is gone, [`dump`] how a namespace is carried from one store to another.
 //!
 //! # Where is…
 //!
@@ -78,6 +78,7 @@ pub mod query;
 pub mod row;
 #[cfg(feature = "openapi")]
 mod schema;
+pub mod session;
 pub mod status;
 pub mod wake;
 

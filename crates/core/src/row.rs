@@ -11,6 +11,7 @@ use crate::clock::{Seconds, Timestamp};
 use crate::error::Result;
 use crate::json::Json;
 use crate::model::{Document, Entry, Position, Source, StreamName, Task, TaskId, Token};
+use crate::session::SessionId;
 use crate::status::Status;
 
 /// A kind of row, with the key that finds it within its namespace.
@@ -254,6 +255,10 @@ pub struct Holder {
     pub acquired_at: Timestamp,
     /// Until when.
     pub expires_at: Timestamp,
+    /// The session that it ends with. A store whose session has ended shows the lock as free. It means nothing outside
+    /// of the store, so no dump has it.
+    #[serde(skip)]
+    pub session: Option<SessionId>,
 }
 
 /// A queue's switch.

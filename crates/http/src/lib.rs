@@ -28,6 +28,7 @@ use statehold_core::query::{
     CategoryCursor, CategoryFrom, CategoryPage, CategoryRead, DocumentList, KeyList, Page, ReadFrom,
     StreamPage, StreamRead, TaskCounts, TaskList, Why,
 };
+use statehold_core::session::Session;
 use statehold_core::wake::{Hub, Topic, Waiter};
 
 use answer::{found, parse, read, send};
@@ -282,6 +283,10 @@ impl Backend for Http {
         let waiter = self.hub.register(namespace, topics);
         self.poll();
         Ok(waiter)
+    }
+
+    async fn session(&self) -> Result<Session> {
+        Err(Session::none("a server, whose own the session would be,"))
     }
 
     fn can_lose_answers(&self) -> bool {

@@ -1,3 +1,4 @@
 SELECT
-    t.key, t.token, t.owner, t.acquired_at, t.expires_at, t.forget_at, t.forget_hour
+    t.key, t.token, CASE WHEN NOT session_over(t.session, t.session_token, t.token) THEN t.owner END,
+    t.acquired_at, t.expires_at, CASE WHEN t.session_token = t.token THEN t.session END, t.forget_at, t.forget_hour
 FROM locks t WHERE t.ns = $1 ORDER BY t.key

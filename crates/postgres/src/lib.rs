@@ -26,6 +26,7 @@ mod queues;
 mod readers;
 mod rows;
 mod secret;
+mod session;
 mod sets;
 mod streams;
 mod tasks;
@@ -55,6 +56,7 @@ use statehold_core::query::{
     Why,
 };
 use statehold_core::row::{DocumentKey, GroupKey, LockRow, TaskRow};
+use statehold_core::session::Session;
 use statehold_core::wake::{Topic, Waiter};
 use statehold_core::{Backend, Error, Result, Timestamp};
 use tokio::sync::oneshot;
@@ -67,6 +69,7 @@ use namespaces::Namespaces;
 use points::Points;
 use readers::{Keys, Readers, read};
 use rows::read_first;
+use session::Sessions;
 use streams::Withheld;
 use transaction::{Scene, Transaction};
 use values::{Cells, param};
@@ -84,6 +87,7 @@ struct Inner {
     readers: Readers,
     namespaces: Namespaces,
     wakes: Wakes,
+    sessions: Sessions,
     tasks: Points<TaskRow>,
     documents: Points<Document>,
     entries: Points<Entry>,
@@ -105,6 +109,7 @@ impl Postgres {
         let clock = ServerClock::new(config.clock.clone());
         let writer = Writer::start(config.clone(), clock.clone(), namespaces.clone(), wakes.clone());
         let readers = Readers::new(config.clone());
+        let sessions = Sessions::default();
         Ok(Self(Arc::new(Inner {
             config,
             clock,
@@ -112,6 +117,7 @@ impl Postgres {
             readers,
             namespaces,
             wakes,
+            sessions,
             tasks: Points::default(),
             documents: Points::default(),
             entries: Points::default(),
@@ -348,6 +354,10 @@ impl Backend for Postgres {
 
     async fn register(&self, namespace: &str, topics: &[Topic]) -> Result<Waiter> {
         Ok(self.0.wakes.hub.register(namespace, topics))
+    }
+
+    async fn session(&self) -> Result<Session> {
+        self.0.sessions.current(&self.0.config).await
     }
 
     fn can_lose_answers(&self) -> bool {

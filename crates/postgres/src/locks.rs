@@ -3,6 +3,7 @@
 use statehold_core::Timestamp;
 use statehold_core::model::{Lock, Token};
 use statehold_core::row::{Holder, LockRow};
+use statehold_core::session::SessionId;
 
 use crate::connection::{Connection, Reading, reading, sql};
 use crate::error::Result;
@@ -32,6 +33,9 @@ impl Table for LockRow {
             column(rows, |row| row.holder.as_ref().map(|holder| holder.owner.clone())),
             column(rows, |row| row.holder.as_ref().map(|holder| At(holder.acquired_at))),
             column(rows, |row| row.holder.as_ref().map(|holder| At(holder.expires_at))),
+            column(rows, |row| {
+                row.holder.as_ref().and_then(|holder| holder.session).map(|session| session.0)
+            }),
             column(rows, |row| At(row.forget_at)),
             column(rows, |row| hour(row.forget_at)),
         ]
@@ -40,10 +44,12 @@ impl Table for LockRow {
     fn read(cells: &mut Cells<'_>) -> Result<Self> {
         let (key, token, owner) = (cells.text()?, Token(cells.get()?), cells.maybe_text()?);
         let (acquired_at, expires_at) = (cells.maybe_time()?, cells.maybe_time()?);
+        let session: Option<i64> = cells.get()?;
         let holder = owner.map(|owner| Holder {
             owner,
             acquired_at: acquired_at.unwrap_or_default(),
             expires_at: expires_at.unwrap_or_default(),
+            session: session.map(SessionId),
         });
         Ok(Self { key, token, holder, forget_at: cells.time()? })
     }

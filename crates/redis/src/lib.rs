@@ -49,6 +49,7 @@ use statehold_core::query::{
     Why,
 };
 use statehold_core::row::{DocumentKey, GroupKey, LockRow, TaskRow};
+use statehold_core::session::Session;
 use statehold_core::wake::{Topic, Waiter};
 use statehold_core::{Backend, Error, Result, Timestamp};
 use tokio::sync::oneshot;
@@ -368,6 +369,10 @@ impl Backend for Redis {
 
     async fn register(&self, namespace: &str, topics: &[Topic]) -> Result<Waiter> {
         Ok(self.0.writer.desk().wakes.hub.register(namespace, topics))
+    }
+
+    async fn session(&self) -> Result<Session> {
+        Err(Session::none("Redis"))
     }
 
     fn can_lose_answers(&self) -> bool {

@@ -142,7 +142,7 @@ async fn no_token_repeats_when_the_end_of_the_file_is_lost() {
     for round in 0..5 {
         let store = open(&server).await;
         for _ in 0..20 {
-            let acquire = LockAcquire { key: "k".into(), owner: "o".into(), ttl_seconds: Seconds::new(60) };
+            let acquire = LockAcquire::new("k", "o");
             let token = run(&store, acquire).await.expect("it is free").token;
             assert_eq!(tokens.insert(token, round), None, "a token came twice");
             run(&store, LockRelease { key: "k".into(), token }).await.expect("it is released");
@@ -154,7 +154,7 @@ async fn no_token_repeats_when_the_end_of_the_file_is_lost() {
         assert!(cut > 0, "nothing was cut");
         server.revive();
         let store = open(&server).await;
-        let acquire = LockAcquire { key: "k".into(), owner: "p".into(), ttl_seconds: Seconds::new(60) };
+        let acquire = LockAcquire::new("k", "p");
         // The release may be what was lost.
         match run(&store, acquire).await {
             Ok(acquired) => {

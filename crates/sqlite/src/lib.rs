@@ -71,6 +71,7 @@ use statehold_core::query::{
     Why,
 };
 use statehold_core::row::{DocumentKey, LockRow};
+use statehold_core::session::Session;
 use statehold_core::wake::{Topic, Waiter};
 use statehold_core::{Backend, Clock, Error, Result};
 use tokio::sync::oneshot;
@@ -360,6 +361,10 @@ impl Backend for Sqlite {
 
     async fn register(&self, namespace: &str, topics: &[Topic]) -> Result<Waiter> {
         Ok(self.0.wakes.hub.register(namespace, topics))
+    }
+
+    async fn session(&self) -> Result<Session> {
+        Err(Session::none("SQLite"))
     }
 
     fn can_lose_answers(&self) -> bool {

@@ -15,6 +15,7 @@ pub(crate) fn read(cells: &mut Cells<'_, '_>) -> Result<LockRow> {
         owner,
         acquired_at: acquired_at.unwrap_or_default(),
         expires_at: expires_at.unwrap_or_default(),
+        session: None,
     });
     Ok(LockRow { key, token, holder, forget_at: cells.time()? })
 }

@@ -67,7 +67,7 @@ pub use entries::Entries;
 pub use groups::Groups;
 pub use hold::Statehold;
 pub use lease::{Lease, Settle};
-pub use locks::{LockGuard, Locks};
+pub use locks::{LockGuard, Locks, SessionLocks};
 pub use owner::default_owner;
 pub use queues::Queues;
 pub use results::Results;

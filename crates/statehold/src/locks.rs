@@ -7,9 +7,11 @@ use statehold_core::batch::Fence;
 use statehold_core::command::{LockAcquire, LockAcquired, LockForceRelease, LockRelease, LockRenew};
 use statehold_core::model::{Lock, Token};
 use statehold_core::query::{KeyList, Page};
+use statehold_core::session::Session;
 use statehold_core::wake::Topic;
 use statehold_core::{Error, ErrorKind, Result, Seconds, Timestamp};
 use tokio::sync::oneshot;
+use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 use crate::Statehold;
@@ -21,14 +23,18 @@ pub struct Locks<'a> {
     pub(crate) hold: &'a Statehold,
 }
 
-impl Locks<'_> {
+/// How often who waits for a lock of a session looks: nobody tells when a process dies.
+const LOOK: Duration = Duration::from_secs(1);
+
+impl<'a> Locks<'a> {
+    /// Locks that are free as soon as this process is gone, on a store that has sessions, as PostgreSQL does.
+    pub fn of_session(self) -> SessionLocks<'a> {
+        SessionLocks { locks: self }
+    }
+
     /// Takes a lock for a minute that the guard renews, or answers none if someone has it.
     pub async fn try_acquire(self, key: &str, owner: &str) -> Result<Option<LockGuard>> {
-        match self.acquire_with(LockAcquire::new(key, owner), None).await {
-            Ok(guard) => Ok(Some(guard)),
-            Err(error) if matches!(error.kind(), ErrorKind::Held { .. }) => Ok(None),
-            Err(error) => Err(error),
-        }
+        none_if_held(self.acquire_with(LockAcquire::new(key, owner), None).await)
     }
 
     /// Takes a lock as soon as it is free, at most after `most`; then it is refused as `held`.
@@ -40,40 +46,50 @@ impl Locks<'_> {
     ///
     /// If the future is dropped, the lock is not kept.
     pub async fn acquire_with(self, acquire: LockAcquire, most: Option<Duration>) -> Result<LockGuard> {
+        self.wait_for(acquire, most, false).await
+    }
+
+    async fn wait_for(
+        self,
+        acquire: LockAcquire,
+        most: Option<Duration>,
+        of_session: bool,
+    ) -> Result<LockGuard> {
         let topic = Topic::Lock(acquire.key.clone());
         let mut wait = Wait::begin(self.hold, &[topic], Some(most.unwrap_or_default())).await?;
         loop {
-            let held = match self.take(acquire.clone()).await {
+            let session = if of_session { Some(self.hold.backend().session().await?) } else { None };
+            let held = match self.take(acquire.clone(), session).await {
                 Ok(guard) => return Ok(guard),
                 Err(error) => error,
             };
             let ErrorKind::Held { expires_at, .. } = held.kind() else { return Err(held) };
             // Nobody is woken when a lock runs out, so that is slept for.
-            if !wait.sleep(*expires_at).await {
+            let slept = wait.sleep(*expires_at);
+            let more = if of_session { timeout(LOOK, slept).await.unwrap_or(true) } else { slept.await };
+            if !more {
                 return Err(held);
             }
         }
     }
 
-    async fn take(self, acquire: LockAcquire) -> Result<LockGuard> {
+    async fn take(self, mut acquire: LockAcquire, session: Option<Session>) -> Result<LockGuard> {
+        acquire.session = session.as_ref().map(Session::id);
         let hold = self.hold.clone();
         let (reply, answer) = oneshot::channel();
         tokio::spawn(async move {
             let asked = Instant::now();
             let taken = hold.run(acquire.clone()).await;
             // A guard that nobody waits for gives the lock back as it is dropped.
-            let _ = reply.send(taken.map(|taken| LockGuard::new(hold, acquire, &taken, asked)));
+            let _ = reply.send(taken.map(|taken| LockGuard::new(hold, acquire, session, &taken, asked)));
         });
         answer.await.unwrap_or_else(|_| Err(Error::unavailable("the runtime is being shut down")))
     }
 
     /// Takes a lock without a guard: who has the token renews and releases it, in any process. None if someone has it.
     pub async fn try_lock(self, key: &str, owner: &str) -> Result<Option<Token>> {
-        match self.hold.run(LockAcquire::new(key, owner)).await {
-            Ok(taken) => Ok(Some(taken.token)),
-            Err(error) if matches!(error.kind(), ErrorKind::Held { .. }) => Ok(None),
-            Err(error) => Err(error),
-        }
+        let taken = none_if_held(self.hold.run(LockAcquire::new(key, owner)).await)?;
+        Ok(taken.map(|taken| taken.token))
     }
 
     /// Extends a lock by its token.
@@ -100,6 +116,41 @@ impl Locks<'_> {
     /// A page of locks that are held.
     pub async fn list(self, list: &KeyList) -> Result<Page<Lock>> {
         self.hold.backend().lock_list(self.hold.namespace(), list).await
+    }
+}
+
+/// Locks that end with this process, made by [`Locks::of_session`]. If the process dies, or loses the connection that is
+/// its session, the lock is free at once for whoever asks, with a larger token, and the guard of a process that lives is
+/// told that it lost the lock. Only PostgreSQL has sessions; elsewhere, and through a server or a pooler, it is
+/// `unsupported`.
+#[derive(Clone, Copy, Debug)]
+pub struct SessionLocks<'a> {
+    locks: Locks<'a>,
+}
+
+impl SessionLocks<'_> {
+    /// Takes a lock that the guard renews, or answers none if someone has it.
+    pub async fn try_acquire(self, key: &str, owner: &str) -> Result<Option<LockGuard>> {
+        none_if_held(self.acquire_with(LockAcquire::new(key, owner), None).await)
+    }
+
+    /// Takes a lock as soon as it is free, at most after `most`; then it is refused as `held`.
+    pub async fn acquire(self, key: &str, owner: &str, most: Duration) -> Result<LockGuard> {
+        self.acquire_with(LockAcquire::new(key, owner), Some(most)).await
+    }
+
+    /// The same with a time to live of one's own: so long after its last renewal a lock is free in any case.
+    pub async fn acquire_with(self, acquire: LockAcquire, most: Option<Duration>) -> Result<LockGuard> {
+        self.locks.wait_for(acquire, most, true).await
+    }
+}
+
+/// None for a lock that someone has.
+fn none_if_held<T>(taken: Result<T>) -> Result<Option<T>> {
+    match taken {
+        Ok(taken) => Ok(Some(taken)),
+        Err(error) if matches!(error.kind(), ErrorKind::Held { .. }) => Ok(None),
+        Err(error) => Err(error),
     }
 }
 
@@ -141,11 +192,17 @@ struct Held {
 }
 
 impl LockGuard {
-    fn new(hold: Statehold, acquire: LockAcquire, taken: &LockAcquired, asked: Instant) -> Self {
+    fn new(
+        hold: Statehold,
+        acquire: LockAcquire,
+        session: Option<Session>,
+        taken: &LockAcquired,
+        asked: Instant,
+    ) -> Self {
         let LockAcquire { key, ttl_seconds: ttl, .. } = acquire;
         let own = Arc::new(Held { hold, key, token: taken.token, ttl, lost: CancellationToken::new() });
         let end = CancellationToken::new();
-        tokio::spawn(end.clone().run_until_cancelled_owned(renew(Arc::clone(&own), asked)));
+        tokio::spawn(end.clone().run_until_cancelled_owned(keep(Arc::clone(&own), session, asked)));
         Self { held: own, end, released: false }
     }
 
@@ -204,8 +261,23 @@ impl Drop for LockGuard {
     }
 }
 
-/// Renews a lock at a third of its time, until it is lost.
-async fn renew(held: Arc<Held>, mut renewed: Instant) {
+/// Keeps a lock until it is lost: it cannot be renewed, or its session has ended.
+async fn keep(held: Arc<Held>, session: Option<Session>, renewed: Instant) {
+    let ended = async {
+        match session {
+            Some(session) => session.ended().await,
+            None => std::future::pending().await,
+        }
+    };
+    tokio::select! {
+        () = renew(&held, renewed) => {}
+        () = ended => {}
+    }
+    held.lost.cancel();
+}
+
+/// Renews a lock at a third of its time, until that comes to nothing.
+async fn renew(held: &Held, mut renewed: Instant) {
     let ttl = Duration::from(held.ttl);
     loop {
         let until = renewed + ttl;
@@ -220,5 +292,4 @@ async fn renew(held: Arc<Held>, mut renewed: Instant) {
             Ok(Err(_)) | Err(_) => {}
         }
     }
-    held.lost.cancel();
 }

@@ -228,7 +228,7 @@ fn writes(other: TaskId, parent: TaskId) -> Vec<Command> {
         own.into(),
         DocumentPut::json("kind", "name", json("{}")).into(),
         EntrySet::new("entry", json("1")).into(),
-        LockAcquire { key: "lock".into(), owner: "w".into(), ttl_seconds: 60.into() }.into(),
+        LockAcquire::new("lock", "w").into(),
         TaskCreate { parent: Some(parent), child_key: Some("c".into()), ..plain_create() }.into(),
         TaskSignal { id: other, name: "s".into(), data: None }.into(),
     ]

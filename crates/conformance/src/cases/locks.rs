@@ -1,5 +1,6 @@
 //! Locks: one holder at a time, and tokens that only grow.
 
+use statehold_core::batch::Fence;
 use statehold_core::command::{
     Done, LockAcquire, LockAcquired, LockForceRelease, LockFreed, LockRelease, LockRenew, LockRenewed,
 };
@@ -7,6 +8,7 @@ use statehold_core::dump::Record;
 use statehold_core::error::Place;
 use statehold_core::model::{Lock, Token};
 use statehold_core::query::KeyList;
+use statehold_core::session::{Session, SessionId};
 use statehold_core::{Batch, ErrorKind, Result};
 
 use crate::harness::{Store, at_once, json, refused, stream};
@@ -36,6 +38,9 @@ pub(super) const CASES: &[Case] = cases![
     locks_are_listed_page_by_page,
     of_many_contenders_one_wins,
     nobody_gets_in_between,
+    a_lock_of_a_session_is_held_like_any_other_while_the_session_lasts,
+    a_lock_of_a_session_that_has_ended_is_free,
+    no_dump_knows_of_sessions,
 ];
 
 async fn acquire(store: &Store, owner: &str) -> Result<LockAcquired> {
@@ -378,4 +383,61 @@ async fn nobody_gets_in_between(store: Store) {
     tokens.sort_unstable();
     tokens.dedup();
     assert_eq!(tokens.len(), all, "no token was given twice");
+}
+
+/// The session of this process with the store; none if it says that it has no sessions, and what to do instead.
+async fn session(store: &Store) -> Option<Session> {
+    match store.backend.session().await {
+        Ok(session) => Some(session),
+        Err(error) => {
+            assert!(error.code() == "unsupported" && error.hint_text().is_some(), "{error:?}");
+            None
+        }
+    }
+}
+
+fn of(session: SessionId, owner: &str) -> LockAcquire {
+    LockAcquire { session: Some(session), ..LockAcquire::new("l", owner) }
+}
+
+async fn a_lock_of_a_session_is_held_like_any_other_while_the_session_lasts(store: Store) {
+    let Some(session) = session(&store).await else { return };
+    let first = store.run(of(session.id(), "a")).await.expect("the lock is free").token;
+    refused(acquire(&store, "b").await, "held");
+    refused(store.run(of(session.id(), "a")).await, "held");
+    renew(&store, first).await.expect("it is held");
+    assert_eq!(get(&store).await.expect("it is held").owner, "a");
+    assert!(!session.has_ended());
+    release(&store, first).await.expect("it is held");
+    assert!(acquired(&store, "b").await > first, "tokens grow");
+    assert_eq!(get(&store).await.expect("it is held").owner, "b");
+}
+
+async fn a_lock_of_a_session_that_has_ended_is_free(store: Store) {
+    let Some(session) = session(&store).await else { return };
+    // Nobody has this one, as if it had ended just after it was asked for.
+    let gone = SessionId(session.id().0 ^ 1);
+    let first = store.run(of(gone, "a")).await.expect("the lock is free").token;
+    assert_eq!(get(&store).await, None);
+    let list = KeyList { prefix: String::new(), limit: 10, cursor: None };
+    let listed = store.backend.lock_list(&store.namespace, &list).await.expect("locks are listed");
+    assert_eq!(listed.items, []);
+    refused(renew(&store, first).await, "fenced");
+    let mut batch = Batch::new(&store.namespace).fence(Fence::Lock { lock: "l".into(), token: first });
+    batch.add(LockAcquire::new("other", "a"));
+    refused(store.apply(batch).await, "fenced");
+    assert!(acquired(&store, "b").await > first, "tokens grow");
+    refused(release(&store, first).await, "fenced");
+    assert_eq!(get(&store).await.expect("it is held").owner, "b");
+}
+
+async fn no_dump_knows_of_sessions(store: Store) {
+    let Some(session) = session(&store).await else { return };
+    store.run(of(session.id(), "a")).await.expect("the lock is free");
+    let records: Vec<Record> = store.dump().await;
+    let held = records.iter().find_map(|record| match record {
+        Record::Lock(row) => row.holder.clone(),
+        _ => None,
+    });
+    assert_eq!(held.expect("the lock is in it").session, None);
 }

@@ -19,7 +19,7 @@ impl State {
     pub(super) fn lock(&self, key: &str, now: Timestamp) -> Option<Lock> {
         let state = self.locks.get(key)?;
         let holder = state.holder.clone().filter(|holder| holder.expires_at > now)?;
-        let Holder { owner, acquired_at, expires_at } = holder;
+        let Holder { owner, acquired_at, expires_at, .. } = holder;
         Some(Lock { key: key.to_owned(), owner, token: state.token, acquired_at, expires_at })
     }
 
@@ -65,7 +65,12 @@ impl Commit {
         let last = self.state.locks.get(&acquire.key).map_or(Token(0), |state| state.token);
         let token = Token::next(last, self.now);
         let expires_at = self.now + acquire.ttl_seconds;
-        let holder = Holder { owner: acquire.owner.clone(), acquired_at: self.now, expires_at };
+        let holder = Holder {
+            owner: acquire.owner.clone(),
+            acquired_at: self.now,
+            expires_at,
+            session: acquire.session,
+        };
         let state = LockState { token, holder: Some(holder), forget_at: expires_at + DAY };
         self.state.locks.insert(acquire.key.clone(), state);
         LockAcquired { token, expires_at }

@@ -14,6 +14,7 @@ use statehold_core::query::{
     CategoryPage, CategoryRead, DocumentList, KeyList, Page, StreamPage, StreamRead, TaskCounts, TaskList,
     Why,
 };
+use statehold_core::session::Session;
 use statehold_core::wake::{Topic, Waiter};
 
 use super::Several;
@@ -36,6 +37,11 @@ macro_rules! calls {
                 self.next().$special($($other),*).await
             })*
 
+            // What is asked for next goes to another process, which knows nothing of it.
+            async fn session(&self) -> Result<Session> {
+                Err(Session::none("a store that is several processes"))
+            }
+
             fn can_lose_answers(&self) -> bool {
                 self.next().can_lose_answers()
             }
@@ -50,6 +56,10 @@ macro_rules! calls {
             $(async fn $special(&self, $($other: $other_type),*) -> Result<$other_answer> {
                 Remote::$special(self, $($other),*).await
             })*
+
+            async fn session(&self) -> Result<Session> {
+                Err(Session::none("another process"))
+            }
 
             // Those of a process that dies are lost with it.
             fn can_lose_answers(&self) -> bool {

@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use crate::clock::{Seconds, Timestamp};
 use crate::limits::Check;
 use crate::model::{Lock, Token};
+use crate::session::SessionId;
 
 fn minute() -> Seconds {
     Seconds::new(60)
@@ -15,6 +16,9 @@ fn minute() -> Seconds {
 /// # Behavior
 /// - A lock that is held and not expired is `held`, also for its own holder.
 /// - The reply carries a token that is larger than every one before for this key.
+/// - With a `session`, the lock is free as soon as that session of the holder's process ends, if it was not free before:
+///   the next token is larger, and the holder is `fenced`. It is never part of what is sent to a server, since the
+///   session would be the server's.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
@@ -26,12 +30,15 @@ pub struct LockAcquire {
     /// How long it is held unless renewed; a minute if left out.
     #[serde(default = "minute")]
     pub ttl_seconds: Seconds,
+    /// The session of this process that it ends with; see [`Backend::session`](crate::Backend::session).
+    #[serde(skip)]
+    pub session: Option<SessionId>,
 }
 
 impl LockAcquire {
     /// A lock for a minute.
     pub fn new(key: impl Into<String>, owner: impl Into<String>) -> Self {
-        Self { key: key.into(), owner: owner.into(), ttl_seconds: minute() }
+        Self { key: key.into(), owner: owner.into(), ttl_seconds: minute(), session: None }
     }
 
     pub(super) fn check(&self, check: &mut Check) {
@@ -129,5 +136,19 @@ pub struct LockFreed {
 impl LockForceRelease {
     pub(super) fn check(&self, check: &mut Check) {
         check.name("key", &self.key);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_session_is_never_sent_and_never_taken_from_others() {
+        let acquire = LockAcquire { session: Some(SessionId(7)), ..LockAcquire::new("k", "me") };
+        let sent = serde_json::to_string(&acquire).expect("it is written");
+        let read: LockAcquire = serde_json::from_str(&sent).expect("it is read");
+        assert_eq!(read, LockAcquire::new("k", "me"));
+        assert!(serde_json::from_str::<LockAcquire>(r#"{"key":"k","owner":"me","session":7}"#).is_err());
     }
 }

@@ -23,6 +23,7 @@ use crate::query::{
     CategoryPage, CategoryRead, DocumentList, KeyList, Page, StreamPage, StreamRead, TaskCounts, TaskList,
     Why,
 };
+use crate::session::Session;
 use crate::wake::{Hub, Topic, Waiter};
 use space::Space;
 
@@ -218,6 +219,10 @@ impl Backend for Memory {
 
     async fn register(&self, namespace: &str, topics: &[Topic]) -> Result<Waiter> {
         Ok(self.hub.register(namespace, topics))
+    }
+
+    async fn session(&self) -> Result<Session> {
+        Err(Session::none("a store in memory"))
     }
 
     fn can_lose_answers(&self) -> bool {

@@ -48,7 +48,8 @@ pub(super) fn acquire(tx: &mut Tx<'_>, acquire: &LockAcquire) -> Planned<LockAcq
     let last = remembered(tx, &acquire.key)?.map_or(Token::default(), |row| row.token);
     let token = Token::next(last, tx.now);
     let expires_at = tx.now + acquire.ttl_seconds;
-    let holder = Holder { owner: acquire.owner.clone(), acquired_at: tx.now, expires_at };
+    let holder =
+        Holder { owner: acquire.owner.clone(), acquired_at: tx.now, expires_at, session: acquire.session };
     let forget_at = expires_at + MEMORY;
     tx.put(LockRow { key: acquire.key.clone(), token, holder: Some(holder), forget_at });
     Ok(LockAcquired { token, expires_at })

@@ -14,6 +14,7 @@ use statehold::core::query::{
     CategoryPage, CategoryRead, DocumentList, KeyList, Page, StreamPage, StreamRead, TaskCounts, TaskList,
     Why,
 };
+use statehold::core::session::Session;
 use statehold::core::wake::{Topic, Waiter};
 use statehold::{Backend, Clock, Error, ErrorKind, Result, Task, TaskId};
 
@@ -118,6 +119,7 @@ macro_rules! passing_on {
 
 passing_on! {
     sweep(sweep: Sweep) -> Swept;
+    session() -> Session;
     task_get(namespace: &str, ids: &[TaskId]) -> Vec<Option<Task>>;
     task_list(namespace: &str, list: &TaskList) -> Page<Task>;
     task_count(namespace: &str, queue: Option<&str>) -> TaskCounts;
