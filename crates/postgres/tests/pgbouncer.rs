@@ -22,8 +22,7 @@ fn main() -> ExitCode {
     if std::env::var_os(OPERATIONS_VARIABLE).is_none() {
         let program = std::env::current_exe().expect("this program has a name");
         let mut again = Command::new(program);
-        // One case at a time: slow transactions of a neighbour hold back who reads a category.
-        again.arg("--test-threads=1").args(std::env::args_os().skip(1)).env(OPERATIONS_VARIABLE, OPERATIONS);
+        again.args(std::env::args_os().skip(1)).env(OPERATIONS_VARIABLE, OPERATIONS);
         let status = again.status().expect("this program starts again");
         return ExitCode::from(status.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(1));
     }
