@@ -213,6 +213,21 @@ pub struct Swept {
     pub retention_after: Option<RetentionCursor>,
 }
 
+impl Swept {
+    /// Adds what another sweep did.
+    pub fn add(&mut self, other: &Self) {
+        self.leases += other.leases;
+        self.timers += other.timers;
+        self.documents += other.documents;
+        self.entries += other.entries;
+        self.locks += other.locks;
+        self.answers += other.answers;
+        self.chores += other.chores;
+        self.purged += other.purged;
+        self.trimmed += other.trimmed;
+    }
+}
+
 impl Sweep {
     /// A sweep of up to 100 of each kind, with nothing to retain less than forever.
     pub fn new(namespace: impl Into<String>) -> Self {

@@ -88,7 +88,7 @@ impl Supervisor {
     ) -> Result<()> {
         while !stopping.is_cancelled() && !guard.is_lost() {
             match self.sweep_all(cursors).await {
-                Ok(swept) => add(all, &swept),
+                Ok(swept) => all.add(&swept),
                 Err(error) if error.is_retryable() => {}
                 Err(error) => return Err(error),
             }
@@ -98,7 +98,7 @@ impl Supervisor {
     }
 
     /// Sweeps every namespace once, until nothing is left to do or it has had its share.
-    pub async fn sweep_all(&self, cursors: &mut HashMap<String, Option<RetentionCursor>>) -> Result<Swept> {
+    async fn sweep_all(&self, cursors: &mut HashMap<String, Option<RetentionCursor>>) -> Result<Swept> {
         let mut all = Swept::default();
         for namespace in self.hold.backend().namespaces().await? {
             let cursor = cursors.entry(namespace.clone()).or_default();
@@ -108,7 +108,7 @@ impl Supervisor {
                 sweep.retention_after = *cursor;
                 let swept = self.hold.backend().sweep(sweep).await?;
                 *cursor = swept.retention_after;
-                add(&mut all, &swept);
+                all.add(&swept);
                 if !swept.more {
                     break;
                 }
@@ -123,16 +123,4 @@ async fn pause(length: Duration, stopping: &Stopping) {
         () = tokio::time::sleep(length) => {}
         () = stopping.cancelled() => {}
     }
-}
-
-fn add(all: &mut Swept, swept: &Swept) {
-    all.leases += swept.leases;
-    all.timers += swept.timers;
-    all.documents += swept.documents;
-    all.entries += swept.entries;
-    all.locks += swept.locks;
-    all.answers += swept.answers;
-    all.chores += swept.chores;
-    all.purged += swept.purged;
-    all.trimmed += swept.trimmed;
 }

@@ -57,7 +57,7 @@ async fn until_done(hold: &Statehold, namespace: &str, retention: bool) -> Resul
         let swept = hold.backend().sweep(call.clone()).await?;
         call.retention_after = swept.retention_after;
         let more = swept.more;
-        add(&mut all, &swept);
+        all.add(&swept);
         if !more {
             return Ok(all);
         }
@@ -65,29 +65,22 @@ async fn until_done(hold: &Statehold, namespace: &str, retention: bool) -> Resul
 }
 
 /// The counts of a sweep, each with its name in words.
-fn counts(swept: &mut Swept) -> [(&mut u32, &'static str); 9] {
+fn counts(swept: &Swept) -> [(u32, &'static str); 9] {
     [
-        (&mut swept.leases, "leases taken back"),
-        (&mut swept.timers, "tasks moved by time"),
-        (&mut swept.chores, "left-over chores done"),
-        (&mut swept.documents, "documents expired"),
-        (&mut swept.entries, "entries expired"),
-        (&mut swept.locks, "locks forgotten"),
-        (&mut swept.answers, "answers forgotten"),
-        (&mut swept.purged, "tasks removed"),
-        (&mut swept.trimmed, "streams trimmed"),
+        (swept.leases, "leases taken back"),
+        (swept.timers, "tasks moved by time"),
+        (swept.chores, "left-over chores done"),
+        (swept.documents, "documents expired"),
+        (swept.entries, "entries expired"),
+        (swept.locks, "locks forgotten"),
+        (swept.answers, "answers forgotten"),
+        (swept.purged, "tasks removed"),
+        (swept.trimmed, "streams trimmed"),
     ]
 }
 
-fn add(all: &mut Swept, swept: &Swept) {
-    for ((sum, _), (count, _)) in counts(all).into_iter().zip(counts(&mut swept.clone())) {
-        *sum += *count;
-    }
-}
-
 fn in_words(swept: &Swept) -> String {
-    let mut swept = swept.clone();
-    let done = counts(&mut swept).into_iter().filter(|(count, _)| **count > 0);
+    let done = counts(swept).into_iter().filter(|(count, _)| *count > 0);
     let done: Vec<_> = done.map(|(count, what)| format!("{count} {what}")).collect();
     if done.is_empty() { "nothing to do".to_owned() } else { done.join(", ") }
 }
