@@ -8,6 +8,7 @@ use statehold::Statehold;
 use statehold::worker::Stopping;
 
 use crate::access::{Callers, Limiter};
+use crate::counted::Counted;
 use crate::metrics::Metrics;
 
 /// How the server is set up.
@@ -83,12 +84,12 @@ pub(crate) struct App(Arc<Inner>);
 /// See [`App`].
 #[derive(Debug)]
 pub(crate) struct Inner {
-    /// The store, at no particular namespace.
+    /// The store, at no particular namespace, with what it is asked counted.
     pub(crate) hold: Statehold,
     pub(crate) config: Config,
     pub(crate) callers: Callers,
     pub(crate) limiter: Limiter,
-    pub(crate) metrics: Metrics,
+    pub(crate) metrics: Arc<Metrics>,
     /// Set when the server is about to stop: nobody is kept waiting from then on.
     pub(crate) draining: Stopping,
     /// The name of this server's stream of audited acts.
@@ -109,11 +110,14 @@ impl App {
     pub(crate) fn new(hold: &Statehold, config: Config, openapi: String) -> statehold::Result<Self> {
         let machine = statehold::default_owner();
         let machine = machine.split('/').next().unwrap_or_default();
+        let metrics = Arc::new(Metrics::new()?);
+        let counted = Counted { store: Arc::clone(hold.backend()), metrics: Arc::clone(&metrics) };
+        let hold = Statehold::on(Arc::new(counted)).at(hold.namespace());
         Ok(Self(Arc::new(Inner {
-            hold: hold.clone(),
-            callers: Callers::new(hold, config.listen.ip().is_loopback()),
+            callers: Callers::new(&hold, config.listen.ip().is_loopback()),
+            hold,
             limiter: Limiter::new(config.rate),
-            metrics: Metrics::new()?,
+            metrics,
             draining: Stopping::new(),
             replica: format!("{machine}:{}", config.listen.port()),
             openapi,

@@ -20,6 +20,7 @@ use statehold_core::limits;
 use crate::access::tokens::{RESERVED, Scope};
 use crate::access::{Caller, Rule, audit};
 use crate::app::App;
+use crate::observe;
 use crate::problem::Problem;
 use crate::route::Param;
 
@@ -219,7 +220,7 @@ impl Asked {
     /// The same without the key of the headers, for changes that see to repetition themselves.
     pub(crate) async fn apply_unkeyed(&self, mut batch: Batch) -> Result<Replies, Problem> {
         batch.fences.extend(self.fences.iter().cloned());
-        batch.traceparent = self.header("traceparent").map(str::to_owned);
+        batch.traceparent = observe::trace(&self.headers).map(str::to_owned);
         self.caller.judge(&batch)?;
         let audited = audit::events(&batch, &self.caller, &self.app.replica)?;
         let commands = batch.commands.len();
@@ -231,8 +232,8 @@ impl Asked {
             }
             None => {}
         }
-        let applied = self.app.metrics.applied(commands, self.hold.apply(batch)).await;
-        let mut replies = applied.map_err(|error| self.refused(error))?;
+        self.app.metrics.applied(commands);
+        let mut replies = self.hold.apply(batch).await.map_err(|error| self.refused(error))?;
         replies.replies.truncate(commands);
         replies.replies.iter_mut().for_each(|reply| self.caller.hide(reply));
         Ok(replies)

@@ -19,11 +19,14 @@
 pub mod access;
 mod app;
 mod asked;
+mod counted;
 mod listen;
 mod live;
 mod metrics;
 mod observe;
 mod openapi;
+#[cfg(feature = "otel")]
+pub mod otel;
 mod problem;
 mod route;
 mod routes;

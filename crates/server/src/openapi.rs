@@ -266,7 +266,8 @@ fn body(route: &Route) -> Option<utoipa::openapi::request_body::RequestBody> {
     if route.method == Method::PATCH && route.path.contains("/documents/") {
         body = body.content("application/merge-patch+json", content);
         let steps = ArrayBuilder::new().items(ObjectBuilder::new().schema_type(Type::Object));
-        let steps = ContentBuilder::new().schema(Some(steps)).build();
+        let example = serde_json::json!([{ "op": "replace", "path": "/state", "value": "done" }]);
+        let steps = ContentBuilder::new().schema(Some(steps)).example(Some(example)).build();
         body = body.content("application/json-patch+json", steps);
     }
     Some(body.build())
