@@ -43,7 +43,8 @@ async fn take(mut stream: TcpStream, sent: Sent) {
             let path = head.split(' ').nth(1).expect("a path").to_owned();
             sent.lock().expect("no panic").push((path, bytes[end..end + length].to_vec()));
             bytes.drain(..end + length);
-            let answer = b"HTTP/1.1 200 OK\r\ncontent-type: application/x-protobuf\r\ncontent-length: 0\r\n\r\n";
+            let answer =
+                b"HTTP/1.1 200 OK\r\ncontent-type: application/x-protobuf\r\ncontent-length: 0\r\n\r\n";
             stream.write_all(answer).await.expect("it reads");
         } else if stream.read_buf(&mut bytes).await.is_ok_and(|count| count == 0) {
             return;
@@ -85,7 +86,8 @@ async fn a_request_is_a_span_of_its_callers_trace_and_the_task_carries_it_on() {
         let has = |body: &Vec<u8>| {
             let ids = [hex(trace), hex(parent), hex(parts[2])];
             let names = ["POST /v1/{namespace}/tasks", "the-test", "http.response.status_code"];
-            ids.iter().all(|id| contains(body, id)) && names.iter().all(|name| contains(body, name.as_bytes()))
+            ids.iter().all(|id| contains(body, id))
+                && names.iter().all(|name| contains(body, name.as_bytes()))
         };
         sent.iter().any(|(path, body)| path == "/v1/traces" && has(body))
     };

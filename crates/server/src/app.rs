@@ -112,7 +112,11 @@ impl App {
         let machine = machine.split('/').next().unwrap_or_default();
         let metrics = Arc::new(Metrics::new()?);
         let counted = Counted { store: Arc::clone(hold.backend()), metrics: Arc::clone(&metrics) };
-        let hold = Statehold::on(Arc::new(counted)).at(hold.namespace());
+        let counted = Statehold::on(Arc::new(counted)).at(hold.namespace());
+        let hold = match hold.batch().actor {
+            Some(actor) => counted.acting_as(&actor),
+            None => counted,
+        };
         Ok(Self(Arc::new(Inner {
             callers: Callers::new(&hold, config.listen.ip().is_loopback()),
             hold,

@@ -83,7 +83,10 @@ impl Asked {
             }
         }
         let hold = app.hold.at(namespace.unwrap_or(RESERVED));
-        let hold = caller.name().map_or(hold.clone(), |name| hold.acting_as(name));
+        let hold = match caller.name() {
+            Some(name) => hold.acting_as(name),
+            None => hold,
+        };
         let headers = parts.headers;
         let body = read_body(&app, body).await?;
         let (fences, key) = (read_fences(&headers)?, read_key(&headers)?);
@@ -168,7 +171,19 @@ impl Asked {
 
     /// The body as a type, which refuses what it does not know.
     pub(crate) fn body<T: serde::de::DeserializeOwned>(&self) -> Result<T> {
-        self.fields()?.read()
+        let text = match self.text()? {
+            "" => "{}",
+            text => text,
+        };
+        // A list would be taken for the fields in their order.
+        if !text.trim_start().starts_with('{') {
+            return Err(Error::invalid("", "the body is not an object of fields"));
+        }
+        let mut reader = serde_json::Deserializer::from_str(text);
+        let read = serde_path_to_error::deserialize(&mut reader)
+            .map_err(|e| Error::invalid(e.path().to_string().trim_matches('.'), e.inner().to_string()))?;
+        reader.end().map_err(|e| Error::invalid("", e.to_string()))?;
+        Ok(read)
     }
 
     /// A header, if it is text.

@@ -9,9 +9,7 @@ use statehold_core::backend::{Backend, Health, Migration};
 use statehold_core::batch::{Prepared, Replies};
 use statehold_core::call::{Claim, Claimed, Deliveries, GroupRead, Sweep, Swept};
 use statehold_core::dump::Record;
-use statehold_core::model::{
-    Document, Entry, GroupInfo, Lock, QueueInfo, Source, StreamInfo, Task, TaskId,
-};
+use statehold_core::model::{Document, Entry, GroupInfo, Lock, QueueInfo, Source, StreamInfo, Task, TaskId};
 use statehold_core::query::{
     CategoryPage, CategoryRead, DocumentList, KeyList, Page, StreamPage, StreamRead, TaskCounts, TaskList,
     Why,

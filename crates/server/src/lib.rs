@@ -71,7 +71,7 @@ impl Server {
         let address = config.listen;
         let all = if config.role == Role::Worker { routes::health() } else { routes::all() };
         let app = App::new(hold, config, openapi::describe(&all))?;
-        let router = observe::layer(route::router(&all), &app).with_state(app.clone());
+        let router = route::router(&all).with_state(app.clone());
         Ok(Self { app, listener, address, router })
     }
 

@@ -85,10 +85,7 @@ impl Metrics {
             kept(&registry, made)
         };
         let times = |name, help, labels: &[&str]| {
-            kept(
-                &registry,
-                HistogramVec::new(HistogramOpts::new(name, help).buckets(TIMES.to_vec()), labels),
-            )
+            kept(&registry, HistogramVec::new(HistogramOpts::new(name, help).buckets(TIMES.to_vec()), labels))
         };
         let requests = Opts::new("statehold_http_requests_total", "Requests that were answered");
         let requests = IntCounterVec::new(requests, &["method", "route", "status"]);
@@ -138,7 +135,8 @@ impl Metrics {
         let Some(lease) = &task.lease else { return };
         self.latency.observe(Duration::from(lease.started_at.since(task.run_at)).as_secs_f64());
         // Its lease had ended, this claim found it, and took the task over at once.
-        let taken_over = task.lease_losses > 0 && task.run_at == lease.started_at && task.resumed_by.is_none();
+        let taken_over =
+            task.lease_losses > 0 && task.run_at == lease.started_at && task.resumed_by.is_none();
         self.lost.inc_by(taken_over.into());
     }
 
@@ -166,8 +164,7 @@ fn gauges(registry: &Registry, name: &str, help: &str, labels: &[&str]) -> Resul
 /// How full the queues are, as of now.
 fn depths(now: &Registry, queues: &[(String, Vec<QueueInfo>)]) -> Result<()> {
     let of = ["namespace", "queue"];
-    let tasks =
-        gauges(now, "statehold_queue_tasks", "Tasks by status", &["namespace", "queue", "status"])?;
+    let tasks = gauges(now, "statehold_queue_tasks", "Tasks by status", &["namespace", "queue", "status"])?;
     let claimable = gauges(now, "statehold_queue_claimable", "Tasks that can be claimed now", &of)?;
     let help = "How long the oldest of them has been due";
     let oldest = gauges(now, "statehold_queue_oldest_pending_seconds", help, &of)?;

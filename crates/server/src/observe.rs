@@ -2,14 +2,10 @@
 
 use std::time::Instant;
 
-use axum::Router;
-use axum::extract::{MatchedPath, Request, State};
-use axum::http::{HeaderMap, HeaderName, HeaderValue};
-use axum::middleware::{Next, from_fn_with_state};
+use axum::extract::Request;
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, Uri};
 use axum::response::Response;
 use statehold::TaskId;
-#[cfg(feature = "otel")]
-use tracing::Instrument as _;
 
 use crate::app::App;
 #[cfg(feature = "otel")]
@@ -23,11 +19,6 @@ pub(crate) const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent"
 /// The longest id that is taken over from a caller.
 const LONGEST: usize = 128;
 
-/// Notes every request that a router is asked.
-pub(crate) fn layer(router: Router<App>, app: &App) -> Router<App> {
-    router.layer(from_fn_with_state(app.clone(), note))
-}
-
 /// The trace that a request is part of. What is none, as W3C writes it, is passed over.
 pub(crate) fn trace(headers: &HeaderMap) -> Option<&str> {
     let text = headers.get(TRACEPARENT)?.to_str().ok()?;
@@ -36,43 +27,78 @@ pub(crate) fn trace(headers: &HeaderMap) -> Option<&str> {
     let said = |text: &str| text.bytes().any(|b| b != b'0');
     let [version, id, span, flags] = parts[..] else { return None };
     let lengths = [version.len(), id.len(), span.len(), flags.len()] == [2, 32, 16, 2];
-    (lengths && parts.iter().all(|part| hex(part)) && version != "ff" && said(id) && said(span)).then_some(text)
+    (lengths && parts.iter().all(|part| hex(part)) && version != "ff" && said(id) && said(span))
+        .then_some(text)
 }
 
-#[cfg_attr(not(feature = "otel"), expect(unused_mut, reason = "only a span is noted in the request"))]
-async fn note(State(app): State<App>, mut request: Request, next: Next) -> Response {
-    let begun = Instant::now();
-    let id =
-        request.headers().get(&REQUEST_ID).filter(|id| id.len() <= LONGEST && id.to_str().is_ok()).cloned();
-    let id = id.or_else(|| HeaderValue::from_str(&TaskId::generate().to_string()).ok());
-    let route = request.extensions().get::<MatchedPath>().cloned();
-    let route = route.as_ref().map_or("none", MatchedPath::as_str);
+/// What is known of a request before it is answered.
+pub(crate) struct Noted {
+    begun: Instant,
+    id: Option<HeaderValue>,
+    method: Method,
+    uri: Uri,
+    trace: Option<String>,
     #[cfg(feature = "otel")]
-    let span = otel::begin(&mut request, route);
-    // The query of it is not written: a token may stand there.
-    let (method, uri) = (request.method().clone(), request.uri().clone());
-    let trace = trace(request.headers()).map(str::to_owned);
-    let answering = next.run(request);
-    #[cfg(feature = "otel")]
-    let answering = answering.instrument(span.clone());
-    let mut response = answering.await;
-    let (status, took) = (response.status(), begun.elapsed());
-    #[cfg(feature = "otel")]
-    otel::end(&span, status);
-    app.metrics.answered(method.as_str(), route, status.as_str(), took);
-    let shown = id.as_ref().and_then(|id| id.to_str().ok()).unwrap_or_default();
-    let code = response.extensions().get::<Code>().map(|code| code.0.as_str()).unwrap_or_default();
-    let (status, path) = (status.as_u16(), uri.path());
-    let millis = took.as_secs_f64() * 1000.0;
-    if status >= 500 {
-        tracing::error!(%method, path, status, code, millis, request_id = shown, trace, "request");
-    } else {
-        tracing::info!(%method, path, status, code, millis, request_id = shown, trace, "request");
+    span: tracing::Span,
+}
+
+impl Noted {
+    /// Notes a request to a route.
+    #[cfg_attr(not(feature = "otel"), expect(unused_variables, reason = "a span alone has its name"))]
+    pub(crate) fn begin(request: &mut Request, route: &str) -> Self {
+        let begun = Instant::now();
+        #[cfg(feature = "otel")]
+        let span = otel::begin(request, route);
+        let headers = request.headers();
+        let id = headers.get(&REQUEST_ID).filter(|id| id.len() <= LONGEST && id.to_str().is_ok()).cloned();
+        let id = id.or_else(|| HeaderValue::from_str(&TaskId::generate().to_string()).ok());
+        let trace = trace(headers).map(str::to_owned);
+        let (method, uri) = (request.method().clone(), request.uri().clone());
+        Self {
+            begun,
+            id,
+            method,
+            uri,
+            trace,
+            #[cfg(feature = "otel")]
+            span,
+        }
     }
-    if let Some(id) = id {
-        response.headers_mut().insert(REQUEST_ID, id);
+
+    /// The answering of the request, as a part of its span.
+    #[cfg(feature = "otel")]
+    pub(crate) fn within<F: Future>(&self, answering: F) -> tracing::instrument::Instrumented<F> {
+        tracing::Instrument::instrument(answering, self.span.clone())
     }
-    response
+
+    /// The answering of the request.
+    #[cfg(not(feature = "otel"))]
+    #[expect(clippy::unused_self, reason = "there is a span with the feature `otel`")]
+    pub(crate) fn within<F: Future>(&self, answering: F) -> F {
+        answering
+    }
+
+    /// Counts and logs how the request was answered, and gives the answer its id.
+    pub(crate) fn end(self, app: &App, route: &str, mut response: Response) -> Response {
+        let (status, took) = (response.status(), self.begun.elapsed());
+        #[cfg(feature = "otel")]
+        otel::end(&self.span, status);
+        app.metrics.answered(self.method.as_str(), route, status.as_str(), took);
+        let request_id = self.id.as_ref().and_then(|id| id.to_str().ok()).unwrap_or_default();
+        let code = response.extensions().get::<Code>().map(|code| code.0.as_str()).unwrap_or_default();
+        let Self { method, trace, .. } = &self;
+        // The query is left out: a token may stand in it.
+        let (status, path, millis) = (status.as_u16(), self.uri.path(), took.as_secs_f64() * 1000.0);
+        if status >= 500 {
+            tracing::error!(%method, path, status, code, millis, request_id, trace, "request");
+        } else {
+            tracing::info!(%method, path, status, code, millis, request_id, trace, "request");
+        }
+        if let Some(id) = self.id {
+            response.headers_mut().insert(REQUEST_ID, id);
+        }
+        response
+    }
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use axum::Router;
 use axum::extract::{Request, State};
 use axum::http::{Method, StatusCode};
-use axum::response::IntoResponse as _;
+use axum::response::{IntoResponse as _, Response};
 use axum::routing::{MethodFilter, MethodRouter, on};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -18,6 +18,7 @@ use utoipa::openapi::{RefOr, Schema};
 use crate::access::{Role, Rule, rule_of_op};
 use crate::app::App;
 use crate::asked::Asked;
+use crate::observe::Noted;
 use crate::problem::{Answer, Problem};
 
 /// A parameter of a query.
@@ -72,6 +73,9 @@ pub(crate) const ACCESS: Param = Param::new(
     Kind::Text,
     "A token for this task or thread alone, where no header can be sent.",
 );
+
+/// What requests are counted under that no route is for.
+const NO_ROUTE: &str = "none";
 
 type Schemas = Vec<(String, RefOr<Schema>)>;
 
@@ -158,14 +162,19 @@ impl Route {
         F: Future<Output = Answer> + Send + 'static,
     {
         let filter = MethodFilter::try_from(method.clone()).unwrap_or(MethodFilter::GET);
+        let route: Arc<str> = path.into();
         let handler = move |params: &'static [Param]| {
-            let handler = handler.clone();
-            on(filter, move |State(app): State<App>, request: Request| async move {
-                let answer = match Asked::read(app, rule, params, request).await {
-                    Ok(asked) => handler(asked).await,
-                    Err(problem) => Err(problem),
+            let (handler, route) = (handler.clone(), Arc::clone(&route));
+            on(filter, move |State(app): State<App>, mut request: Request| async move {
+                let noted = Noted::begin(&mut request, &route);
+                let answering = async {
+                    match Asked::read(app.clone(), rule, params, request).await {
+                        Ok(asked) => handler(asked).await,
+                        Err(problem) => Err(problem),
+                    }
                 };
-                answer.unwrap_or_else(Problem::into_response)
+                let answer = noted.within(answering).await.unwrap_or_else(Problem::into_response);
+                noted.end(&app, &route, answer)
             })
         };
         Self {
@@ -294,8 +303,19 @@ fn command_fields(asked: &Asked) -> Vec<(String, String)> {
 pub(crate) fn router(routes: &[Route]) -> Router<App> {
     let all = routes.iter();
     all.fold(Router::new(), |router, route| router.route(&route.path, (route.handler)(route.params)))
-        .fallback(async |request: Request| Problem::no_route(request.uri().path()).into_response())
-        .method_not_allowed_fallback(async || Problem::no_method().into_response())
+        .fallback(async |State(app): State<App>, request: Request| {
+            let problem = Problem::no_route(request.uri().path());
+            refuse(&app, request, problem)
+        })
+        .method_not_allowed_fallback(async |State(app): State<App>, request: Request| {
+            refuse(&app, request, Problem::no_method())
+        })
+}
+
+/// Answers a request that no route is for.
+fn refuse(app: &App, mut request: Request, problem: Problem) -> Response {
+    let noted = Noted::begin(&mut request, NO_ROUTE);
+    noted.end(app, NO_ROUTE, problem.into_response())
 }
 
 /// The table of routes and roles, as it is published.

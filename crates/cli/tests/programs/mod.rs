@@ -160,9 +160,13 @@ impl Run {
         send(self.child.id(), signal);
     }
 
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id()
+    }
+
     /// How many bytes of memory it has.
     pub(crate) fn memory(&self) -> u64 {
-        let status = fs::read_to_string(format!("/proc/{}/status", self.child.id())).expect("it runs");
+        let status = fs::read_to_string(format!("/proc/{}/status", self.id())).expect("it runs");
         let kilobytes = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("its memory");
         kilobytes.trim().trim_end_matches(" kB").parse::<u64>().expect("a number") * 1024
     }

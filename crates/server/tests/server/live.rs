@@ -201,7 +201,7 @@ async fn readers_that_stall_are_cut_and_hinder_nobody_and_resume_exactly() {
     const STALLED: usize = 200;
     const EVENTS: u64 = 100;
     let server = Running::with(|config| config.patience = Duration::from_secs(1)).await;
-    let body = statehold::Json::of(&"x".repeat(20_000)).expect("good");
+    let body = statehold::Json::of(&"x".repeat(100_000)).expect("good");
     let stream = "run/7".parse().expect("good");
     let address = server.url.trim_start_matches("http://").to_owned();
     let mut slow = Vec::new();
@@ -224,12 +224,32 @@ async fn readers_that_stall_are_cut_and_hinder_nobody_and_resume_exactly() {
     assert_eq!(server.metric("statehold_connections_cut_total").await, STALLED.to_string());
     append(&server.hold, "run/7", EVENTS + 1, 1).await;
     assert_eq!(fast.next().await.expect("a frame").id, (EVENTS + 1).to_string());
-    for client in slow {
+    for (which, client) in slow.into_iter().enumerate() {
         let last = last_before_the_cut(client).await;
+        assert!(last < EVENTS, "it was cut before the end");
         let again = server.request(Method::GET, path).header("last-event-id", last.to_string());
         let mut again = Follower::new(again).await;
-        for n in last + 1..=EVENTS + 1 {
+        // All go on exactly; that they also get to the end, some of them show.
+        let until = if which % 20 == 0 { EVENTS + 1 } else { last + 1 };
+        for n in last + 1..=until {
             assert_eq!(again.next().await.expect("a frame").id, n.to_string());
         }
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_connection_on_which_nothing_happens_is_kept_alive_by_comments() {
+    let server = Running::start().await;
+    let address = server.url.trim_start_matches("http://").to_owned();
+    let mut client = stalled(&address).await;
+    let mut text = String::new();
+    let comment = async {
+        while !text.contains("\n:\n\n") {
+            let mut some = [0; 1024];
+            let count = client.read(&mut some).await.expect("it is read");
+            assert_ne!(count, 0, "it stays open: {text}");
+            text.push_str(std::str::from_utf8(&some[..count]).expect("text"));
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(60), comment).await.expect("a comment comes");
 }

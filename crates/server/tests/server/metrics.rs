@@ -30,7 +30,10 @@ async fn how_full_queues_are_and_how_long_tasks_were_due() {
     server.post("/tasks/bulk", tasks).await.is(200);
     tokio::time::sleep(Duration::from_millis(50)).await;
     let of = |queue: &str| format!("namespace=\"default\",queue=\"{queue}\"");
-    assert_eq!(server.metric(&format!("statehold_queue_tasks{{{},status=\"pending\"}}", of("default"))).await, "2");
+    assert_eq!(
+        server.metric(&format!("statehold_queue_tasks{{{},status=\"pending\"}}", of("default"))).await,
+        "2"
+    );
     assert_eq!(server.metric(&format!("statehold_queue_claimable{{{}}}", of("q\\\"\\\\"))).await, "1");
     let oldest = server.metric(&format!("statehold_queue_oldest_pending_seconds{{{}}}", of("default"))).await;
     assert!(oldest.parse::<f64>().expect("a number") > 0.04, "{oldest}");
@@ -83,8 +86,7 @@ async fn fenced_writes_batches_and_the_time_of_the_store() {
 #[tokio::test(flavor = "multi_thread")]
 async fn who_follows_who_waits_and_how_the_store_is() {
     let server = Running::start().await;
-    let follow =
-        server.request(Method::GET, "/streams/run/7/events").header("accept", "text/event-stream");
+    let follow = server.request(Method::GET, "/streams/run/7/events").header("accept", "text/event-stream");
     let following = follow.send().await.expect("an answer");
     server.counts("statehold_sse_clients", "1").await;
     drop(following);
