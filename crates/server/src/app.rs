@@ -1,7 +1,7 @@
 //! What every request needs: the store, who may ask, what is counted, and whether the server is about to stop.
 
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use statehold::Statehold;
@@ -10,6 +10,8 @@ use statehold::worker::Stopping;
 use crate::access::{Callers, Limiter};
 use crate::counted::Counted;
 use crate::metrics::Metrics;
+use crate::openapi;
+use crate::route::Route;
 
 /// How the server is set up.
 #[derive(Clone, Debug)]
@@ -94,8 +96,10 @@ pub(crate) struct Inner {
     pub(crate) draining: Stopping,
     /// The name of this server's stream of audited acts.
     pub(crate) replica: String,
-    /// The description of all routes.
-    pub(crate) openapi: String,
+    /// Its routes.
+    routes: fn() -> Vec<Route>,
+    /// The description of them, from when someone wants to see it.
+    openapi: OnceLock<String>,
 }
 
 impl std::ops::Deref for App {
@@ -107,7 +111,11 @@ impl std::ops::Deref for App {
 }
 
 impl App {
-    pub(crate) fn new(hold: &Statehold, config: Config, openapi: String) -> statehold::Result<Self> {
+    pub(crate) fn new(
+        hold: &Statehold,
+        config: Config,
+        routes: fn() -> Vec<Route>,
+    ) -> statehold::Result<Self> {
         let machine = statehold::default_owner();
         let machine = machine.split('/').next().unwrap_or_default();
         let metrics = Arc::new(Metrics::new()?);
@@ -124,8 +132,14 @@ impl App {
             metrics,
             draining: Stopping::new(),
             replica: format!("{machine}:{}", config.listen.port()),
-            openapi,
+            routes,
+            openapi: OnceLock::new(),
             config,
         })))
+    }
+
+    /// The description of all routes.
+    pub(crate) fn openapi(&self) -> &str {
+        self.openapi.get_or_init(|| openapi::describe(&(self.routes)()))
     }
 }

@@ -69,9 +69,10 @@ impl Server {
         let listener = TcpListener::bind(config.listen).await.map_err(failed)?;
         config.listen = listener.local_addr().map_err(failed)?;
         let address = config.listen;
-        let all = if config.role == Role::Worker { routes::health() } else { routes::all() };
-        let app = App::new(hold, config, openapi::describe(&all))?;
-        let router = route::router(&all).with_state(app.clone());
+        let routes: fn() -> Vec<route::Route> =
+            if config.role == Role::Worker { routes::health } else { routes::all };
+        let app = App::new(hold, config, routes)?;
+        let router = route::router(&routes()).with_state(app.clone());
         Ok(Self { app, listener, address, router })
     }
 

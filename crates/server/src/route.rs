@@ -79,6 +79,9 @@ const NO_ROUTE: &str = "none";
 
 type Schemas = Vec<(String, RefOr<Schema>)>;
 
+/// How a shape is found out. Only who wants the description does: the schemas of all routes are megabytes.
+type Described = Box<dyn Fn() -> Shape + Send + Sync>;
+
 /// A schema, and those that it speaks of.
 pub(crate) struct Shape {
     pub(crate) schema: RefOr<Schema>,
@@ -119,9 +122,9 @@ pub(crate) struct Route {
     pub(crate) rule: Rule,
     pub(crate) summary: String,
     pub(crate) params: &'static [Param],
-    pub(crate) request: Option<Shape>,
+    pub(crate) request: Option<Described>,
     pub(crate) example: Option<serde_json::Value>,
-    pub(crate) answers: Vec<(StatusCode, Option<Shape>)>,
+    pub(crate) answers: Vec<(StatusCode, Option<Described>)>,
     /// Whether it can answer with a stream of events.
     pub(crate) live: bool,
     /// The media type of answers and bodies that are not JSON.
@@ -196,7 +199,7 @@ impl Route {
     pub(crate) fn command<O>(method: Method, path: &str) -> Self
     where
         O: Op + DeserializeOwned + ToSchema + Send + 'static,
-        O::Reply: Serialize + ToSchema + Send,
+        O::Reply: Serialize + ToSchema + Send + 'static,
     {
         let described = match O::schema() {
             RefOr::T(Schema::Object(object)) => object.description,
@@ -214,7 +217,7 @@ impl Route {
         if said.iter().any(|name| name == "category") {
             said = vec!["stream".to_owned()];
         }
-        route.request = Some(Shape::without::<O>(&said));
+        route.request = Some(Box::new(move || Shape::without::<O>(&said)));
         route.answers::<O::Reply>(StatusCode::OK)
     }
 
@@ -230,22 +233,28 @@ impl Route {
     }
 
     /// What its body is.
-    pub(crate) fn takes<T: ToSchema>(self) -> Self {
-        Self { request: Some(Shape::of::<T>()), ..self }
+    pub(crate) fn takes<T: ToSchema + 'static>(self) -> Self {
+        Self { request: Some(Box::new(Shape::of::<T>)), ..self }
     }
 
     /// What its body is, beside what the path and others say.
-    pub(crate) fn takes_without<T: ToSchema>(self, fields: &[&str]) -> Self {
+    pub(crate) fn takes_without<T: ToSchema + 'static>(self, fields: &[&str]) -> Self {
         let fields: Vec<_> = fields.iter().map(|&field| field.to_owned()).collect();
-        Self { request: Some(Shape::without::<T>(&fields)), ..self }
+        Self { request: Some(Box::new(move || Shape::without::<T>(&fields))), ..self }
     }
 
     /// A field that its body has beside those of its type.
-    pub(crate) fn takes_also<T: ToSchema>(mut self, name: &str) -> Self {
-        if let Some(Shape { schema: RefOr::T(Schema::Object(object)), .. }) = &mut self.request {
-            object.properties.insert(name.to_owned(), T::schema());
-        }
-        self
+    pub(crate) fn takes_also<T: ToSchema + 'static>(self, name: &'static str) -> Self {
+        let also = move |request: Described| -> Described {
+            Box::new(move || {
+                let mut shape = request();
+                if let RefOr::T(Schema::Object(object)) = &mut shape.schema {
+                    object.properties.insert(name.to_owned(), T::schema());
+                }
+                shape
+            })
+        };
+        Self { request: self.request.map(also), ..self }
     }
 
     /// An example of a body.
@@ -254,14 +263,14 @@ impl Route {
     }
 
     /// What it answers.
-    pub(crate) fn answers<T: ToSchema>(mut self, status: StatusCode) -> Self {
-        self.answers.push((status, Some(Shape::of::<T>())));
+    pub(crate) fn answers<T: ToSchema + 'static>(mut self, status: StatusCode) -> Self {
+        self.answers.push((status, Some(Box::new(Shape::of::<T>))));
         self
     }
 
     /// What it answers, a list `L` of items `T`.
-    pub(crate) fn lists<L: ToSchema, T: ToSchema>(mut self) -> Self {
-        self.answers.push((StatusCode::OK, Some(Shape::of_items::<L, T>())));
+    pub(crate) fn lists<L: ToSchema + 'static, T: ToSchema + 'static>(mut self) -> Self {
+        self.answers.push((StatusCode::OK, Some(Box::new(Shape::of_items::<L, T>))));
         self
     }
 

@@ -98,7 +98,7 @@ async fn metrics(asked: Asked) -> Answer {
 }
 
 async fn openapi(asked: Asked) -> Answer {
-    Ok(text("application/json", asked.app.openapi.clone()))
+    Ok(text("application/json", asked.app.openapi().to_owned()))
 }
 
 /// The page, which reads `/openapi.json`; nothing comes from elsewhere.
