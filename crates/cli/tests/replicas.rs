@@ -12,7 +12,7 @@ use rustix::process::Signal;
 use serde_json::{Value, json};
 use statehold::core::query::{ReadFrom, TaskList};
 use statehold::{Statehold, Status, StreamName, TaskCreate};
-use statehold_conformance::postgres;
+use statehold_conformance::{postgres, redis};
 
 /// What is made at the first server arrives at who waits at the second.
 async fn what_one_makes_arrives_at_the_other([(one, url), (other, second)]: [(Run, String); 2]) {
@@ -53,6 +53,13 @@ async fn events_arrive_at_the_other_process_on_one_file() {
 #[tokio::test(flavor = "multi_thread")]
 async fn events_arrive_at_the_other_server_on_one_postgres() {
     let (place, store) = (Place::new().await, postgres::Server::start());
+    let url = store.url();
+    what_one_makes_arrives_at_the_other([serve_on(&place, &url).await, serve_on(&place, &url).await]).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn events_arrive_at_the_other_server_on_one_redis() {
+    let (place, store) = (Place::new().await, redis::Server::start(&[]));
     let url = store.url();
     what_one_makes_arrives_at_the_other([serve_on(&place, &url).await, serve_on(&place, &url).await]).await;
 }
