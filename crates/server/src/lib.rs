@@ -69,10 +69,10 @@ impl Server {
         let listener = TcpListener::bind(config.listen).await.map_err(failed)?;
         config.listen = listener.local_addr().map_err(failed)?;
         let address = config.listen;
-        let routes: fn() -> Vec<route::Route> =
+        let listed: fn() -> Vec<route::Route> =
             if config.role == Role::Worker { routes::health } else { routes::all };
-        let app = App::new(hold, config, routes)?;
-        let router = route::router(&routes()).with_state(app.clone());
+        let app = App::new(hold, config, listed)?;
+        let router = route::router(&listed()).with_state(app.clone());
         Ok(Self { app, listener, address, router })
     }
 

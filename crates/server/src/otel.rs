@@ -18,7 +18,6 @@ use tracing::Span;
 use tracing::field::Empty;
 use tracing_opentelemetry::OpenTelemetrySpanExt as _;
 use tracing_subscriber::filter::{LevelFilter, filter_fn};
-use tracing_subscriber::registry::LookupSpan;
 use tracing_subscriber::{Layer, Registry};
 
 use crate::observe::{TRACEPARENT, trace};
@@ -58,10 +57,7 @@ pub fn export() -> Result<Option<(Export, Spans)>> {
     Ok(Some((Export(provider), spans)))
 }
 
-fn layer<S>(provider: &SdkTracerProvider) -> Box<dyn Layer<S> + Send + Sync>
-where
-    S: tracing::Subscriber + for<'a> LookupSpan<'a>,
-{
+fn layer(provider: &SdkTracerProvider) -> Spans {
     let ours = filter_fn(|seen| seen.is_span() && seen.target() == TARGET);
     let layer = tracing_opentelemetry::layer().with_tracer(provider.tracer("statehold"));
     let layer = layer.with_location(false).with_threads(false).with_tracked_inactivity(false);
