@@ -144,3 +144,17 @@ async fn the_command_line_does_through_a_server_what_it_does_on_a_file() {
     run.ended_well().await;
     assert_eq!(told(&place, &url, &["task", "list"]).await.code, Some(1), "nobody answers");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_is_measured_against_the_library() {
+    let place = Place::new().await;
+    let measure = ["bench", "--server", "--store", "sqlite:bench.db", "--concurrency", "2", "--rounds", "1"];
+    let measured =
+        place.start(&[&measure[..], &["--seconds", "0.05", "-o", "json"]].concat()).ended_well().await;
+    let report: Value = serde_json::from_str(&measured.out).expect("JSON");
+    let rows = report["results"].as_array().expect("rows");
+    assert_eq!(rows.len(), 3, "{report}");
+    for row in rows {
+        assert!(row["ratio_limit"].as_f64().is_some_and(|ratio| ratio > 0.0), "{row}");
+    }
+}
