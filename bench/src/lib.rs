@@ -20,6 +20,7 @@
 //! A store gets rivals by one folder with two `Engine`s, beside `sqlite` and `postgres`, and a line in `store.rs`.
 
 mod contender;
+mod http;
 mod machine;
 mod ops;
 mod ours;
@@ -78,6 +79,34 @@ pub async fn run(
             if let Some(row) = report.results.last() {
                 progress(&format!("[{}/{total}] {}", report.results.len(), row.summary()));
             }
+        }
+    }
+    Ok(report)
+}
+
+/// Measures a server that listens at `address` on the store of `backend`, against the library on that store: in the
+/// report *ours* is over HTTP, and the *limit* is the library.
+pub async fn run_server(
+    backend: Arc<dyn Backend>,
+    address: &str,
+    store: &Store,
+    options: &Options,
+    progress: impl Fn(&str) + Send + Sync,
+) -> Result<Report> {
+    let ground = http::Ground::new(backend).await?;
+    let mut report = Report::new(store, Machine::look(store));
+    for ask in http::Ask::ALL.into_iter().filter(|ask| options.ops.contains(&ask.op())) {
+        let (served, direct) = (Arc::clone(&ground), Arc::clone(&ground));
+        let served = http::Served { ground: served, ask, address: address.to_owned() };
+        let direct = http::Direct { ground: direct, ask };
+        let mut lanes = [Lane::new("over HTTP", Arc::new(served)), Lane::new("library", Arc::new(direct))];
+        for callers in &options.concurrency {
+            let row = run::measure(&mut lanes, ask.op(), *callers, options).await?;
+            let behind = *callers == 64 && row.ratio_limit.is_some_and(|ratio| ratio < ask.target());
+            let missed = Vec::from_iter(behind.then_some("ratio_limit"));
+            let row = Row { op: ask.name(), missed, ..row };
+            progress(&row.summary());
+            report.results.push(row);
         }
     }
     Ok(report)

@@ -109,9 +109,10 @@ impl Row {
     /// The row in a line, for those who watch.
     pub(crate) fn summary(&self) -> String {
         let mut line = format!("{} ×{}: {}/s", self.op, self.concurrency, thousands(self.ours.per_second));
-        if let (Some(limit), Some(naive)) = (&self.limit, &self.naive) {
-            let (limit, naive) = (thousands(limit.per_second), thousands(naive.per_second));
-            let _ = write!(line, ", limit {limit}/s, naive {naive}/s");
+        for (name, side) in [("limit", &self.limit), ("naive", &self.naive)] {
+            if let Some(side) = side {
+                let _ = write!(line, ", {name} {}/s", thousands(side.per_second));
+            }
         }
         if !self.missed.is_empty() {
             let _ = write!(line, ", misses {}", self.missed.join(" and "));

@@ -5,6 +5,8 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use statehold_conformance::postgres::Server;
+
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().expect("the project's folder")
 }
@@ -51,6 +53,9 @@ fn stand_ins(folder: &Path) {
     }
 }
 
+/// The database that pages name; where one does, it is a server of the test's own.
+const DATABASE: &str = "postgres://me@localhost/agents";
+
 /// An address that nobody listens on.
 fn free_address() -> String {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
@@ -70,7 +75,11 @@ fn every_command_in_the_docs_does_what_it_says() {
         let script: String = shell.iter().map(|(_, text)| text.as_str()).collect();
         // The port that the pages name may be taken.
         let listen = free_address();
-        let script = script.replace("127.0.0.1:7420", &listen);
+        let mut script = script.replace("127.0.0.1:7420", &listen);
+        let database = script.contains(DATABASE).then(Server::start);
+        if let Some(server) = &database {
+            script = script.replace(DATABASE, &server.url());
+        }
         let binary = Path::new(env!("CARGO_BIN_EXE_statehold")).parent().expect("its folder");
         let path = std::env::var("PATH").unwrap_or_default();
         let path = format!("{}:{}:{path}", folder.path().join("bin").display(), binary.display());

@@ -2,33 +2,10 @@
 
 mod programs;
 
-use std::collections::BTreeSet;
-use std::sync::{Arc, Mutex};
-use std::time::Duration;
-
-use futures_util::StreamExt as _;
-use programs::{LIMIT, Place, Run, eventually};
+use programs::Place;
+use programs::servers::{Load, client, serve};
 use rustix::process::Signal;
 use serde_json::{Value, json};
-use statehold::StreamName;
-use statehold::core::query::ReadFrom;
-
-/// A server that listens, and where.
-async fn serve(place: &Place, listen: &str, also: &[&str]) -> (Run, String) {
-    let mut args = vec!["serve", "-o", "json", "--listen", listen, "--log", "none"];
-    args.extend(also);
-    let run = place.start(&args);
-    eventually("it listens", || run.printed().contains('\n')).await;
-    let said: Value = serde_json::from_str(&run.printed()).expect("one line of JSON");
-    let url = said["listening"].as_str().expect("an address").to_owned();
-    (run, url)
-}
-
-fn client() -> reqwest::Client {
-    // The client of the command line speaks TLS too, and this one is built with it.
-    let _ = tokio_rustls::rustls::crypto::ring::default_provider().install_default();
-    reqwest::Client::builder().timeout(LIMIT).build().expect("a client")
-}
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_drains_when_it_is_told_to_end() {
@@ -74,110 +51,20 @@ async fn a_supervisor_of_its_own_takes_back_what_its_worker_lost() {
     }
 }
 
-/// Appends numbers until it is told to stop, each surely and once, and notes those that were acknowledged.
-async fn append(
-    url: String,
-    writer: usize,
-    told: Arc<Mutex<BTreeSet<String>>>,
-    stop: statehold::worker::Stopping,
-) {
-    let client = client();
-    for n in 0.. {
-        let key = format!("{writer}-{n}");
-        let body = json!({ "events": [{ "type": "step", "data": key }] });
-        loop {
-            let request =
-                client.post(format!("{url}/v1/default/streams/run/7/events")).header("idempotency-key", &key);
-            match request.json(&body).send().await {
-                Ok(answer) if answer.status().is_success() => break,
-                Ok(answer) => panic!("{}", answer.text().await.unwrap_or_default()),
-                // Whether it happened is not known; the key makes it happen once.
-                Err(_) => tokio::time::sleep(Duration::from_millis(20)).await,
-            }
-        }
-        told.lock().expect("no panic").insert(key);
-        if stop.is_cancelled() {
-            return;
-        }
-    }
-}
-
-/// Follows the stream, over any number of connections, and notes every number that comes.
-async fn follow(url: String, seen: Arc<Mutex<Vec<u64>>>) {
-    client();
-    // No limit in time: it follows for as long as the test goes on.
-    let client = reqwest::Client::new();
-    let mut text = String::new();
-    loop {
-        let last = seen.lock().expect("no panic").last().copied().unwrap_or_default();
-        let request = client.get(format!("{url}/v1/default/streams/run/7/events"));
-        let request = request.header("accept", "text/event-stream").header("last-event-id", last.to_string());
-        let Ok(response) = request.send().await else {
-            tokio::time::sleep(Duration::from_millis(20)).await;
-            continue;
-        };
-        let mut chunks = response.bytes_stream();
-        text.clear();
-        while let Some(Ok(chunk)) = chunks.next().await {
-            text.push_str(&String::from_utf8_lossy(&chunk));
-            while let Some((frame, rest)) = text.split_once("\n\n") {
-                let id = frame
-                    .lines()
-                    .find_map(|line| line.strip_prefix("id: "))
-                    .and_then(|id| id.parse::<u64>().ok());
-                seen.lock().expect("no panic").extend(id);
-                text = rest.into();
-            }
-        }
-    }
-}
-
 #[tokio::test(flavor = "multi_thread")]
 async fn a_killed_server_loses_nothing_that_it_acknowledged_and_its_clients_go_on_exactly() {
     let place = Place::new().await;
     let (mut run, url) = serve(&place, "127.0.0.1:0", &[]).await;
     let address = url.trim_start_matches("http://").to_owned();
-    let (told, seen) = (Arc::new(Mutex::new(BTreeSet::new())), Arc::new(Mutex::new(Vec::new())));
-    let stop = statehold::worker::Stopping::new();
-    let writers: Vec<_> = (0..4)
-        .map(|writer| tokio::spawn(append(url.clone(), writer, Arc::clone(&told), stop.clone())))
-        .collect();
-    let follower = tokio::spawn(follow(url.clone(), Arc::clone(&seen)));
+    let load = Load::begin(&[url]);
     for round in 1..=3 {
-        eventually("work goes on", || told.lock().expect("no panic").len() >= round * 40).await;
+        load.goes_on(round * 40).await;
         run.signal(Signal::KILL);
         run.ended().await;
         (run, _) = serve(&place, &address, &[]).await;
     }
-    let more = told.lock().expect("no panic").len() + 40;
-    eventually("work goes on", || told.lock().expect("no panic").len() >= more).await;
-    stop.cancel();
-    for writer in writers {
-        tokio::time::timeout(LIMIT, writer).await.expect("in time").expect("no panic");
-    }
-    let mut kept = Vec::new();
-    let stream: StreamName = "run/7".parse().expect("a name");
-    loop {
-        let page = place
-            .hold
-            .streams()
-            .read(&stream, ReadFrom::After(kept.len() as u64), 1000)
-            .await
-            .expect("a page");
-        if page.events.is_empty() {
-            break;
-        }
-        kept.extend(
-            page.events.into_iter().map(|event| event.data.expect("data").to::<String>().expect("text")),
-        );
-    }
-    let told = told.lock().expect("no panic").clone();
-    assert_eq!(kept.iter().cloned().collect::<BTreeSet<_>>(), told, "what was acknowledged is there");
-    assert_eq!(kept.len(), told.len(), "and is there once");
-    eventually("the follower has all", || seen.lock().expect("no panic").len() >= kept.len()).await;
-    follower.abort();
-    let all: Vec<_> = (1..=kept.len() as u64).collect();
-    assert_eq!(*seen.lock().expect("no panic"), all, "without gap or repeat");
+    load.goes_on(160).await;
+    load.judge(&place.hold).await;
     run.signal(Signal::TERM);
     run.ended_well().await;
     place.assert_nothing_left().await;
@@ -256,4 +143,18 @@ async fn the_command_line_does_through_a_server_what_it_does_on_a_file() {
     run.signal(Signal::TERM);
     run.ended_well().await;
     assert_eq!(told(&place, &url, &["task", "list"]).await.code, Some(1), "nobody answers");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_is_measured_against_the_library() {
+    let place = Place::new().await;
+    let measure = ["bench", "--server", "--store", "sqlite:bench.db", "--concurrency", "2", "--rounds", "1"];
+    let measured =
+        place.start(&[&measure[..], &["--seconds", "0.05", "-o", "json"]].concat()).ended_well().await;
+    let report: Value = serde_json::from_str(&measured.out).expect("JSON");
+    let rows = report["results"].as_array().expect("rows");
+    assert_eq!(rows.len(), 3, "{report}");
+    for row in rows {
+        assert!(row["ratio_limit"].as_f64().is_some_and(|ratio| ratio > 0.0), "{row}");
+    }
 }

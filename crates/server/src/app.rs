@@ -1,14 +1,17 @@
 //! What every request needs: the store, who may ask, what is counted, and whether the server is about to stop.
 
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use statehold::Statehold;
 use statehold::worker::Stopping;
 
 use crate::access::{Callers, Limiter};
+use crate::counted::Counted;
 use crate::metrics::Metrics;
+use crate::openapi;
+use crate::route::Route;
 
 /// How the server is set up.
 #[derive(Clone, Debug)]
@@ -83,18 +86,20 @@ pub(crate) struct App(Arc<Inner>);
 /// See [`App`].
 #[derive(Debug)]
 pub(crate) struct Inner {
-    /// The store, at no particular namespace.
+    /// The store, at no particular namespace, with what it is asked counted.
     pub(crate) hold: Statehold,
     pub(crate) config: Config,
     pub(crate) callers: Callers,
     pub(crate) limiter: Limiter,
-    pub(crate) metrics: Metrics,
+    pub(crate) metrics: Arc<Metrics>,
     /// Set when the server is about to stop: nobody is kept waiting from then on.
     pub(crate) draining: Stopping,
     /// The name of this server's stream of audited acts.
     pub(crate) replica: String,
-    /// The description of all routes.
-    pub(crate) openapi: String,
+    /// Its routes.
+    routes: fn() -> Vec<Route>,
+    /// The description of them, from when someone wants to see it.
+    openapi: OnceLock<String>,
 }
 
 impl std::ops::Deref for App {
@@ -106,18 +111,35 @@ impl std::ops::Deref for App {
 }
 
 impl App {
-    pub(crate) fn new(hold: &Statehold, config: Config, openapi: String) -> statehold::Result<Self> {
+    pub(crate) fn new(
+        hold: &Statehold,
+        config: Config,
+        routes: fn() -> Vec<Route>,
+    ) -> statehold::Result<Self> {
         let machine = statehold::default_owner();
         let machine = machine.split('/').next().unwrap_or_default();
+        let metrics = Arc::new(Metrics::new()?);
+        let counted = Counted { store: Arc::clone(hold.backend()), metrics: Arc::clone(&metrics) };
+        let counted = Statehold::on(Arc::new(counted)).at(hold.namespace());
+        let hold = match hold.batch().actor {
+            Some(actor) => counted.acting_as(&actor),
+            None => counted,
+        };
         Ok(Self(Arc::new(Inner {
-            hold: hold.clone(),
-            callers: Callers::new(hold, config.listen.ip().is_loopback()),
+            callers: Callers::new(&hold, config.listen.ip().is_loopback()),
+            hold,
             limiter: Limiter::new(config.rate),
-            metrics: Metrics::new()?,
+            metrics,
             draining: Stopping::new(),
             replica: format!("{machine}:{}", config.listen.port()),
-            openapi,
+            routes,
+            openapi: OnceLock::new(),
             config,
         })))
+    }
+
+    /// The description of all routes.
+    pub(crate) fn openapi(&self) -> &str {
+        self.openapi.get_or_init(|| openapi::describe(&(self.routes)()))
     }
 }

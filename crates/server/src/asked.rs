@@ -20,6 +20,7 @@ use statehold_core::limits;
 use crate::access::tokens::{RESERVED, Scope};
 use crate::access::{Caller, Rule, audit};
 use crate::app::App;
+use crate::observe;
 use crate::problem::Problem;
 use crate::route::Param;
 
@@ -82,7 +83,10 @@ impl Asked {
             }
         }
         let hold = app.hold.at(namespace.unwrap_or(RESERVED));
-        let hold = caller.name().map_or(hold.clone(), |name| hold.acting_as(name));
+        let hold = match caller.name() {
+            Some(name) => hold.acting_as(name),
+            None => hold,
+        };
         let headers = parts.headers;
         let body = read_body(&app, body).await?;
         let (fences, key) = (read_fences(&headers)?, read_key(&headers)?);
@@ -167,7 +171,19 @@ impl Asked {
 
     /// The body as a type, which refuses what it does not know.
     pub(crate) fn body<T: serde::de::DeserializeOwned>(&self) -> Result<T> {
-        self.fields()?.read()
+        let text = match self.text()? {
+            "" => "{}",
+            text => text,
+        };
+        // A list would be taken for the fields in their order.
+        if !text.trim_start().starts_with('{') {
+            return Err(Error::invalid("", "the body is not an object of fields"));
+        }
+        let mut reader = serde_json::Deserializer::from_str(text);
+        let read = serde_path_to_error::deserialize(&mut reader)
+            .map_err(|e| Error::invalid(e.path().to_string().trim_matches('.'), e.inner().to_string()))?;
+        reader.end().map_err(|e| Error::invalid("", e.to_string()))?;
+        Ok(read)
     }
 
     /// A header, if it is text.
@@ -219,7 +235,7 @@ impl Asked {
     /// The same without the key of the headers, for changes that see to repetition themselves.
     pub(crate) async fn apply_unkeyed(&self, mut batch: Batch) -> Result<Replies, Problem> {
         batch.fences.extend(self.fences.iter().cloned());
-        batch.traceparent = self.header("traceparent").map(str::to_owned);
+        batch.traceparent = observe::trace(&self.headers).map(str::to_owned);
         self.caller.judge(&batch)?;
         let audited = audit::events(&batch, &self.caller, &self.app.replica)?;
         let commands = batch.commands.len();
@@ -231,8 +247,8 @@ impl Asked {
             }
             None => {}
         }
-        let applied = self.app.metrics.applied(commands, self.hold.apply(batch)).await;
-        let mut replies = applied.map_err(|error| self.refused(error))?;
+        self.app.metrics.applied(commands);
+        let mut replies = self.hold.apply(batch).await.map_err(|error| self.refused(error))?;
         replies.replies.truncate(commands);
         replies.replies.iter_mut().for_each(|reply| self.caller.hide(reply));
         Ok(replies)

@@ -19,11 +19,14 @@
 pub mod access;
 mod app;
 mod asked;
+mod counted;
 mod listen;
 mod live;
 mod metrics;
 mod observe;
 mod openapi;
+#[cfg(feature = "otel")]
+pub mod otel;
 mod problem;
 mod route;
 mod routes;
@@ -66,9 +69,10 @@ impl Server {
         let listener = TcpListener::bind(config.listen).await.map_err(failed)?;
         config.listen = listener.local_addr().map_err(failed)?;
         let address = config.listen;
-        let all = if config.role == Role::Worker { routes::health() } else { routes::all() };
-        let app = App::new(hold, config, openapi::describe(&all))?;
-        let router = observe::layer(route::router(&all), &app).with_state(app.clone());
+        let listed: fn() -> Vec<route::Route> =
+            if config.role == Role::Worker { routes::health } else { routes::all };
+        let app = App::new(hold, config, listed)?;
+        let router = route::router(&listed()).with_state(app.clone());
         Ok(Self { app, listener, address, router })
     }
 

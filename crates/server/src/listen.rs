@@ -11,6 +11,7 @@ use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
 use hyper_util::server::graceful::{GracefulShutdown, Watcher};
 use hyper_util::service::TowerToHyperService;
+use prometheus::IntCounter;
 use statehold::worker::Stopping;
 use statehold::{Error, Result};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
@@ -52,6 +53,7 @@ pub(crate) async fn serve(
             router: router.clone(),
             tls: tls.clone(),
             patience: app.config.patience,
+            cut: app.metrics.cut.clone(),
             watcher: graceful.watcher(),
         };
         let open = app.metrics.connections.guard();
@@ -90,6 +92,7 @@ struct Connection {
     router: Router,
     tls: Option<TlsAcceptor>,
     patience: Duration,
+    cut: IntCounter,
     watcher: Watcher,
 }
 
@@ -97,7 +100,7 @@ impl Connection {
     async fn run(self, stream: TcpStream) {
         // Answers are small and waited for.
         let _ = stream.set_nodelay(true);
-        let stream = Impatient { stream, patience: self.patience, stalled: None };
+        let stream = Impatient { stream, patience: self.patience, cut: self.cut.clone(), stalled: None };
         match self.tls.clone() {
             None => self.answer(stream).await,
             Some(tls) => match tokio::time::timeout(self.patience, tls.accept(stream)).await {
@@ -125,6 +128,7 @@ impl Connection {
 struct Impatient {
     stream: TcpStream,
     patience: Duration,
+    cut: IntCounter,
     stalled: Option<Pin<Box<Sleep>>>,
 }
 
@@ -139,6 +143,7 @@ impl Impatient {
         let stalled = self.stalled.get_or_insert_with(|| Box::pin(tokio::time::sleep(patience)));
         match stalled.as_mut().poll(context) {
             Poll::Ready(()) => {
+                self.cut.inc();
                 Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, "the client does not read")))
             }
             Poll::Pending => Poll::Pending,

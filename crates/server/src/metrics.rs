@@ -1,25 +1,36 @@
 //! What is counted, for Prometheus.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
+use prometheus::core::Collector;
 use prometheus::{
-    Encoder as _, Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, Opts,
-    Registry, TextEncoder,
+    Encoder as _, GaugeVec, Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge,
+    Opts, Registry, TextEncoder,
 };
 use statehold::{Error, Result};
+use statehold_core::backend::Health;
+use statehold_core::model::{QueueInfo, Task};
+
+/// The bounds of times that are told apart, in seconds.
+const TIMES: [f64; 16] =
+    [1e-4, 2.5e-4, 5e-4, 1e-3, 2.5e-3, 5e-3, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0];
+/// The same of times that tasks wait for.
+const WAITS: [f64; 12] = [1e-3, 5e-3, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 10.0, 60.0, 600.0, 3600.0];
+/// The sizes of batches that are told apart.
+const SIZES: [f64; 8] = [1.0, 2.0, 5.0, 10.0, 50.0, 100.0, 500.0, 1000.0];
 
 /// Everything that is counted.
 #[derive(Debug)]
 pub(crate) struct Metrics {
     registry: Registry,
-    /// Requests by route, method and status.
-    pub(crate) requests: IntCounterVec,
-    /// How long they took, by route.
-    pub(crate) seconds: HistogramVec,
-    /// How many commands batches have.
+    requests: IntCounterVec,
+    seconds: HistogramVec,
     batches: Histogram,
-    /// How long the store took, by what it was asked.
     store: HistogramVec,
+    claimed: IntCounter,
+    latency: Histogram,
+    /// Leases that ended without a word.
+    pub(crate) lost: IntCounter,
     /// Writes that were refused because their writer had lost its lease.
     pub(crate) fenced: IntCounter,
     /// Clients that follow events.
@@ -28,6 +39,8 @@ pub(crate) struct Metrics {
     pub(crate) waits: Gauge,
     /// Connections.
     pub(crate) connections: Gauge,
+    /// Connections that were cut because their reader took nothing.
+    pub(crate) cut: IntCounter,
 }
 
 /// Something of which there are so many now.
@@ -56,42 +69,51 @@ fn failed(error: impl std::fmt::Display) -> Error {
     Error::unsupported(format!("metrics: {error}"))
 }
 
+fn kept<C: Collector + Clone + 'static>(registry: &Registry, made: prometheus::Result<C>) -> Result<C> {
+    let made = made.map_err(failed)?;
+    registry.register(Box::new(made.clone())).map_err(failed)?;
+    Ok(made)
+}
+
 impl Metrics {
     pub(crate) fn new() -> Result<Self> {
         let registry = Registry::new();
-        let counters = |name, help, labels: &[&str]| {
-            let counters = IntCounterVec::new(Opts::new(name, help), labels).map_err(failed)?;
-            registry.register(Box::new(counters.clone())).map_err(failed)?;
-            Ok::<_, Error>(counters)
+        let count = |name, help| kept(&registry, IntCounter::new(name, help));
+        let gauge = |name, help| kept(&registry, IntGauge::new(name, help)).map(Gauge);
+        let spread = |name, help, bounds: &[f64]| {
+            let made = Histogram::with_opts(HistogramOpts::new(name, help).buckets(bounds.to_vec()));
+            kept(&registry, made)
         };
         let times = |name, help, labels: &[&str]| {
-            let times = HistogramVec::new(HistogramOpts::new(name, help), labels).map_err(failed)?;
-            registry.register(Box::new(times.clone())).map_err(failed)?;
-            Ok::<_, Error>(times)
+            kept(&registry, HistogramVec::new(HistogramOpts::new(name, help).buckets(TIMES.to_vec()), labels))
         };
-        let gauge = |name, help| {
-            let gauge = IntGauge::new(name, help).map_err(failed)?;
-            registry.register(Box::new(gauge.clone())).map_err(failed)?;
-            Ok::<_, Error>(Gauge(gauge))
-        };
-        let sizes = vec![1.0, 2.0, 5.0, 10.0, 50.0, 100.0, 500.0, 1000.0];
-        let batches = HistogramOpts::new("statehold_batch_commands", "Commands in a batch").buckets(sizes);
-        let batches = Histogram::with_opts(batches).map_err(failed)?;
-        registry.register(Box::new(batches.clone())).map_err(failed)?;
-        let fenced =
-            IntCounter::new("statehold_fenced_writes_total", "Writes refused as fenced").map_err(failed)?;
-        registry.register(Box::new(fenced.clone())).map_err(failed)?;
+        let requests = Opts::new("statehold_http_requests_total", "Requests that were answered");
+        let requests = IntCounterVec::new(requests, &["method", "route", "status"]);
         Ok(Self {
-            requests: counters("statehold_http_requests_total", "Requests", &["method", "route", "status"])?,
+            requests: kept(&registry, requests)?,
             seconds: times("statehold_http_request_seconds", "How long requests took", &["method", "route"])?,
+            batches: spread("statehold_batch_commands", "Commands in a batch", &SIZES)?,
             store: times("statehold_store_seconds", "How long the store took", &["call"])?,
+            claimed: count("statehold_tasks_claimed_total", "Tasks that were claimed")?,
+            latency: spread(
+                "statehold_claim_latency_seconds",
+                "How long claimed tasks had been due",
+                &WAITS,
+            )?,
+            lost: count("statehold_lease_losses_total", "Leases found to have ended without a word")?,
+            fenced: count("statehold_fenced_writes_total", "Writes refused as fenced")?,
             live: gauge("statehold_sse_clients", "Clients that follow events")?,
             waits: gauge("statehold_waiting_requests", "Requests that wait for something")?,
             connections: gauge("statehold_connections", "Open connections")?,
-            batches,
-            fenced,
+            cut: count("statehold_connections_cut_total", "Connections cut because nobody read")?,
             registry,
         })
+    }
+
+    /// Counts a request that was answered.
+    pub(crate) fn answered(&self, method: &str, route: &str, status: &str, took: Duration) {
+        self.requests.with_label_values(&[method, route, status]).inc();
+        self.seconds.with_label_values(&[method, route]).observe(took.as_secs_f64());
     }
 
     /// Counts a call of the store.
@@ -102,16 +124,76 @@ impl Metrics {
         done
     }
 
-    /// Counts a batch.
-    pub(crate) async fn applied<T>(&self, commands: usize, applying: impl Future<Output = T>) -> T {
+    /// Counts a batch that a caller sent.
+    pub(crate) fn applied(&self, commands: usize) {
         self.batches.observe(f64::from(u32::try_from(commands).unwrap_or(u32::MAX)));
-        self.timed("apply", applying).await
+    }
+
+    /// Counts a task that was claimed.
+    pub(crate) fn claimed(&self, task: &Task) {
+        self.claimed.inc();
+        let Some(lease) = &task.lease else { return };
+        self.latency.observe(Duration::from(lease.started_at.since(task.run_at)).as_secs_f64());
+        // Its lease had ended, this claim found it, and took the task over at once.
+        let taken_over =
+            task.lease_losses > 0 && task.run_at == lease.started_at && task.resumed_by.is_none();
+        self.lost.inc_by(taken_over.into());
     }
 
     /// Everything, as Prometheus reads it.
-    pub(crate) fn text(&self) -> Result<String> {
+    pub(crate) fn text(
+        &self,
+        queues: &[(String, Vec<QueueInfo>)],
+        health: &Result<Health>,
+    ) -> Result<String> {
+        let now = Registry::new();
+        depths(&now, queues)?;
+        push_state(&now, health)?;
         let mut text = Vec::new();
-        TextEncoder::new().encode(&self.registry.gather(), &mut text).map_err(failed)?;
+        for registry in [&self.registry, &now] {
+            TextEncoder::new().encode(&registry.gather(), &mut text).map_err(failed)?;
+        }
         String::from_utf8(text).map_err(failed)
     }
+}
+
+fn gauges(registry: &Registry, name: &str, help: &str, labels: &[&str]) -> Result<GaugeVec> {
+    kept(registry, GaugeVec::new(Opts::new(name, help), labels))
+}
+
+/// How full the queues are, as of now.
+fn depths(now: &Registry, queues: &[(String, Vec<QueueInfo>)]) -> Result<()> {
+    let of = ["namespace", "queue"];
+    let tasks = gauges(now, "statehold_queue_tasks", "Tasks by status", &["namespace", "queue", "status"])?;
+    let claimable = gauges(now, "statehold_queue_claimable", "Tasks that can be claimed now", &of)?;
+    let help = "How long the oldest of them has been due";
+    let oldest = gauges(now, "statehold_queue_oldest_pending_seconds", help, &of)?;
+    for (namespace, queue) in queues.iter().flat_map(|(name, all)| all.iter().map(move |q| (name, q))) {
+        for (status, count) in &queue.counts {
+            let labels = [namespace.as_str(), &queue.queue, status.as_str()];
+            tasks.with_label_values(&labels).set(number(*count));
+        }
+        let labels = [namespace.as_str(), &queue.queue];
+        claimable.with_label_values(&labels).set(number(queue.claimable));
+        let age = queue.oldest_pending_seconds.map_or(0.0, |age| Duration::from(age).as_secs_f64());
+        oldest.with_label_values(&labels).set(age);
+    }
+    Ok(())
+}
+
+#[expect(clippy::cast_precision_loss, reason = "a gauge is a float; what is lost is far below a percent")]
+fn number(count: u64) -> f64 {
+    count as f64
+}
+
+/// Whether the store answers, and whether wakes travel between processes.
+fn push_state(now: &Registry, health: &Result<Health>) -> Result<()> {
+    let up = gauges(now, "statehold_store_up", "Whether the store answers", &[])?;
+    up.with_label_values::<&str>(&[]).set(f64::from(u8::from(health.is_ok())));
+    let push = gauges(now, "statehold_push", "How wakes travel between processes", &["state"])?;
+    if let Ok(health) = health {
+        let state = serde_json::to_value(health.push).unwrap_or_default();
+        push.with_label_values(&[state.as_str().unwrap_or_default()]).set(1.0);
+    }
+    Ok(())
 }

@@ -55,12 +55,8 @@ pub(crate) fn describe(routes: &[Route]) -> String {
     collect(&mut schemas, &Shape::of::<Written>());
     let mut paths = PathsBuilder::new();
     for route in routes {
-        route.request.iter().for_each(|shape| collect(&mut schemas, shape));
-        route
-            .answers
-            .iter()
-            .filter_map(|(_, shape)| shape.as_ref())
-            .for_each(|shape| collect(&mut schemas, shape));
+        let answers = route.answers.iter().filter_map(|(_, shape)| shape.as_ref());
+        route.request.iter().chain(answers).for_each(|shape| collect(&mut schemas, &shape()));
         let item = PathItem::new(method(&route.method), operation(route));
         paths = paths.path(&route.path, item);
     }
@@ -253,7 +249,7 @@ fn body(route: &Route) -> Option<utoipa::openapi::request_body::RequestBody> {
             RequestBodyBuilder::new().content(media, content).required(Some(Required::True)).build(),
         );
     }
-    let shape = route.request.as_ref()?;
+    let shape = route.request.as_ref()?();
     let content =
         ContentBuilder::new().schema(Some(shape.schema.clone())).example(route.example.clone()).build();
     let needed = match &shape.schema {
@@ -266,7 +262,8 @@ fn body(route: &Route) -> Option<utoipa::openapi::request_body::RequestBody> {
     if route.method == Method::PATCH && route.path.contains("/documents/") {
         body = body.content("application/merge-patch+json", content);
         let steps = ArrayBuilder::new().items(ObjectBuilder::new().schema_type(Type::Object));
-        let steps = ContentBuilder::new().schema(Some(steps)).build();
+        let example = serde_json::json!([{ "op": "replace", "path": "/state", "value": "done" }]);
+        let steps = ContentBuilder::new().schema(Some(steps)).example(Some(example)).build();
         body = body.content("application/json-patch+json", steps);
     }
     Some(body.build())
@@ -277,7 +274,7 @@ fn responses(route: &Route) -> Vec<(StatusCode, RefOr<Response>)> {
     for (status, shape) in &route.answers {
         let mut response = ResponseBuilder::new().description(status.canonical_reason().unwrap_or_default());
         if let Some(shape) = shape {
-            let content = ContentBuilder::new().schema(Some(shape.schema.clone())).build();
+            let content = ContentBuilder::new().schema(Some(shape().schema)).build();
             response = response.content("application/json", content);
         }
         if route.live && *status == StatusCode::OK {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use axum::Router;
 use axum::extract::{Request, State};
 use axum::http::{Method, StatusCode};
-use axum::response::IntoResponse as _;
+use axum::response::{IntoResponse as _, Response};
 use axum::routing::{MethodFilter, MethodRouter, on};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -18,6 +18,7 @@ use utoipa::openapi::{RefOr, Schema};
 use crate::access::{Role, Rule, rule_of_op};
 use crate::app::App;
 use crate::asked::Asked;
+use crate::observe::Noted;
 use crate::problem::{Answer, Problem};
 
 /// A parameter of a query.
@@ -73,7 +74,13 @@ pub(crate) const ACCESS: Param = Param::new(
     "A token for this task or thread alone, where no header can be sent.",
 );
 
+/// What requests are counted under that no route is for.
+const NO_ROUTE: &str = "none";
+
 type Schemas = Vec<(String, RefOr<Schema>)>;
+
+/// How a shape is found out. Only who wants the description does: the schemas of all routes are megabytes.
+type Described = Box<dyn Fn() -> Shape + Send + Sync>;
 
 /// A schema, and those that it speaks of.
 pub(crate) struct Shape {
@@ -115,9 +122,9 @@ pub(crate) struct Route {
     pub(crate) rule: Rule,
     pub(crate) summary: String,
     pub(crate) params: &'static [Param],
-    pub(crate) request: Option<Shape>,
+    pub(crate) request: Option<Described>,
     pub(crate) example: Option<serde_json::Value>,
-    pub(crate) answers: Vec<(StatusCode, Option<Shape>)>,
+    pub(crate) answers: Vec<(StatusCode, Option<Described>)>,
     /// Whether it can answer with a stream of events.
     pub(crate) live: bool,
     /// The media type of answers and bodies that are not JSON.
@@ -158,14 +165,19 @@ impl Route {
         F: Future<Output = Answer> + Send + 'static,
     {
         let filter = MethodFilter::try_from(method.clone()).unwrap_or(MethodFilter::GET);
+        let route: Arc<str> = path.into();
         let handler = move |params: &'static [Param]| {
-            let handler = handler.clone();
-            on(filter, move |State(app): State<App>, request: Request| async move {
-                let answer = match Asked::read(app, rule, params, request).await {
-                    Ok(asked) => handler(asked).await,
-                    Err(problem) => Err(problem),
+            let (handler, route) = (handler.clone(), Arc::clone(&route));
+            on(filter, move |State(app): State<App>, mut request: Request| async move {
+                let noted = Noted::begin(&mut request, &route);
+                let answering = async {
+                    match Asked::read(app.clone(), rule, params, request).await {
+                        Ok(asked) => handler(asked).await,
+                        Err(problem) => Err(problem),
+                    }
                 };
-                answer.unwrap_or_else(Problem::into_response)
+                let answer = noted.within(answering).await.unwrap_or_else(Problem::into_response);
+                noted.end(&app, &route, answer)
             })
         };
         Self {
@@ -187,7 +199,7 @@ impl Route {
     pub(crate) fn command<O>(method: Method, path: &str) -> Self
     where
         O: Op + DeserializeOwned + ToSchema + Send + 'static,
-        O::Reply: Serialize + ToSchema + Send,
+        O::Reply: Serialize + ToSchema + Send + 'static,
     {
         let described = match O::schema() {
             RefOr::T(Schema::Object(object)) => object.description,
@@ -205,7 +217,7 @@ impl Route {
         if said.iter().any(|name| name == "category") {
             said = vec!["stream".to_owned()];
         }
-        route.request = Some(Shape::without::<O>(&said));
+        route.request = Some(Box::new(move || Shape::without::<O>(&said)));
         route.answers::<O::Reply>(StatusCode::OK)
     }
 
@@ -221,22 +233,28 @@ impl Route {
     }
 
     /// What its body is.
-    pub(crate) fn takes<T: ToSchema>(self) -> Self {
-        Self { request: Some(Shape::of::<T>()), ..self }
+    pub(crate) fn takes<T: ToSchema + 'static>(self) -> Self {
+        Self { request: Some(Box::new(Shape::of::<T>)), ..self }
     }
 
     /// What its body is, beside what the path and others say.
-    pub(crate) fn takes_without<T: ToSchema>(self, fields: &[&str]) -> Self {
+    pub(crate) fn takes_without<T: ToSchema + 'static>(self, fields: &[&str]) -> Self {
         let fields: Vec<_> = fields.iter().map(|&field| field.to_owned()).collect();
-        Self { request: Some(Shape::without::<T>(&fields)), ..self }
+        Self { request: Some(Box::new(move || Shape::without::<T>(&fields))), ..self }
     }
 
     /// A field that its body has beside those of its type.
-    pub(crate) fn takes_also<T: ToSchema>(mut self, name: &str) -> Self {
-        if let Some(Shape { schema: RefOr::T(Schema::Object(object)), .. }) = &mut self.request {
-            object.properties.insert(name.to_owned(), T::schema());
-        }
-        self
+    pub(crate) fn takes_also<T: ToSchema + 'static>(self, name: &'static str) -> Self {
+        let also = move |request: Described| -> Described {
+            Box::new(move || {
+                let mut shape = request();
+                if let RefOr::T(Schema::Object(object)) = &mut shape.schema {
+                    object.properties.insert(name.to_owned(), T::schema());
+                }
+                shape
+            })
+        };
+        Self { request: self.request.map(also), ..self }
     }
 
     /// An example of a body.
@@ -245,14 +263,14 @@ impl Route {
     }
 
     /// What it answers.
-    pub(crate) fn answers<T: ToSchema>(mut self, status: StatusCode) -> Self {
-        self.answers.push((status, Some(Shape::of::<T>())));
+    pub(crate) fn answers<T: ToSchema + 'static>(mut self, status: StatusCode) -> Self {
+        self.answers.push((status, Some(Box::new(Shape::of::<T>))));
         self
     }
 
     /// What it answers, a list `L` of items `T`.
-    pub(crate) fn lists<L: ToSchema, T: ToSchema>(mut self) -> Self {
-        self.answers.push((StatusCode::OK, Some(Shape::of_items::<L, T>())));
+    pub(crate) fn lists<L: ToSchema + 'static, T: ToSchema + 'static>(mut self) -> Self {
+        self.answers.push((StatusCode::OK, Some(Box::new(Shape::of_items::<L, T>))));
         self
     }
 
@@ -294,8 +312,19 @@ fn command_fields(asked: &Asked) -> Vec<(String, String)> {
 pub(crate) fn router(routes: &[Route]) -> Router<App> {
     let all = routes.iter();
     all.fold(Router::new(), |router, route| router.route(&route.path, (route.handler)(route.params)))
-        .fallback(async |request: Request| Problem::no_route(request.uri().path()).into_response())
-        .method_not_allowed_fallback(async || Problem::no_method().into_response())
+        .fallback(async |State(app): State<App>, request: Request| {
+            let problem = Problem::no_route(request.uri().path());
+            refuse(&app, request, problem)
+        })
+        .method_not_allowed_fallback(async |State(app): State<App>, request: Request| {
+            refuse(&app, request, Problem::no_method())
+        })
+}
+
+/// Answers a request that no route is for.
+fn refuse(app: &App, mut request: Request, problem: Problem) -> Response {
+    let noted = Noted::begin(&mut request, NO_ROUTE);
+    noted.end(app, NO_ROUTE, problem.into_response())
 }
 
 /// The table of routes and roles, as it is published.

@@ -2,11 +2,14 @@
 
 use std::io::Write as _;
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
-use statehold::{Error, Result, Store};
+use statehold::worker::Stopping;
+use statehold::{Error, Result, Statehold, Store};
 use statehold_bench::{Op, Options, Report};
+use statehold_server::{Config, Role, Server};
 
 /// The arguments of `statehold bench`.
 #[derive(Args)]
@@ -34,6 +37,12 @@ pub(crate) struct Bench {
     /// Compare the latencies of a run with few and one with many: they should hardly differ.
     #[arg(long, value_name = "ROWS", default_value = "0")]
     present: u64,
+    /// Measures a server on the store instead, against the library
+    ///
+    /// `task.create` and `entry.get` one a request, and 100 creates a request. What is shown as ours is over HTTP, and
+    /// the limit is the library.
+    #[arg(long)]
+    server: bool,
     /// How to show it
     #[arg(short, long, value_enum, default_value_t = Output::Text)]
     output: Output,
@@ -91,6 +100,16 @@ fn measure(bench: &Bench) -> Result<Report> {
     };
     statehold_bench::runtime()?.block_on(async {
         let backend = bench.store.clone().open().await?;
+        if bench.server {
+            let config = Config { role: Role::Web, ..Config::new(([127, 0, 0, 1], 0).into()) };
+            let server = Server::bind(&Statehold::on(Arc::clone(&backend)), config).await?;
+            let address = server.address().to_string();
+            let serving = tokio::spawn(server.run(Stopping::new()));
+            let tell = |line: &str| eprintln!("{line}");
+            let report = statehold_bench::run_server(backend, &address, &measured, &options, tell).await;
+            serving.abort();
+            return report;
+        }
         statehold_bench::run(backend, &measured, &options, |line| eprintln!("{line}")).await
     })
 }

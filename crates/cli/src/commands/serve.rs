@@ -5,11 +5,16 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
+use rustix::process::{Resource, getrlimit, setrlimit};
 use serde_json::json;
 use statehold::worker::Stopping;
 use statehold::{Error, Result, Seconds, Statehold};
 use statehold_server::{Config, Role as Part, Server, Tls};
 use tracing_subscriber::filter::LevelFilter;
+use tracing_subscriber::layer::SubscriberExt as _;
+use tracing_subscriber::registry::LookupSpan;
+use tracing_subscriber::util::SubscriberInitExt as _;
+use tracing_subscriber::{Layer, Registry};
 
 use crate::args;
 use crate::process::Signals;
@@ -77,7 +82,12 @@ enum Log {
 
 /// Serves until it is told to stop; then drains.
 pub(crate) async fn run(hold: &Statehold, args: &Serve, show: &Show) -> Result<Exit> {
-    write_log(args.log);
+    #[cfg(feature = "otel")]
+    let (export, spans) = statehold_server::otel::export()?.unzip();
+    #[cfg(not(feature = "otel"))]
+    let spans = None;
+    observe(args.log, spans);
+    allow_connections();
     let mut signals = Signals::listen()?;
     let server = Server::bind(hold, config(args)?).await?;
     let scheme = if args.tls_certificate.is_some() { "https" } else { "http" };
@@ -89,8 +99,12 @@ pub(crate) async fn run(hold: &Statehold, args: &Serve, show: &Show) -> Result<E
         signals.next().await;
         told.cancel();
     });
-    server.run(stopping).await?;
-    Ok(Exit::Success)
+    let ran = server.run(stopping).await;
+    #[cfg(feature = "otel")]
+    if let Some(export) = export {
+        export.end().await;
+    }
+    ran.map(|()| Exit::Success)
 }
 
 fn config(args: &Serve) -> Result<Config> {
@@ -118,12 +132,34 @@ fn config(args: &Serve) -> Result<Config> {
     })
 }
 
-fn write_log(log: Log) {
-    let lines = tracing_subscriber::fmt().with_writer(std::io::stderr).with_max_level(LevelFilter::INFO);
-    // It can only have been set up before.
-    let _ = match log {
-        Log::Text => lines.with_target(false).with_ansi(false).try_init(),
-        Log::Json => lines.json().flatten_event(true).with_target(false).try_init(),
-        Log::None => Ok(()),
-    };
+/// What sees what happens in requests.
+type Seer<S> = Box<dyn Layer<S> + Send + Sync>;
+
+/// Writes the log, and sends spans if there is someone who does.
+fn observe(log: Log, spans: Option<Seer<Registry>>) {
+    if log != Log::None || spans.is_some() {
+        // It can only have been set up before.
+        let _ = tracing_subscriber::registry().with(spans).with(lines(log)).try_init();
+    }
+}
+
+fn lines<S>(log: Log) -> Option<Seer<S>>
+where
+    S: tracing::Subscriber + for<'a> LookupSpan<'a>,
+{
+    let lines = tracing_subscriber::fmt::layer().with_writer(std::io::stderr).with_target(false);
+    let lines = lines.with_ansi(false);
+    match log {
+        Log::Text => Some(lines.with_filter(LevelFilter::INFO).boxed()),
+        Log::Json => Some(lines.json().flatten_event(true).with_filter(LevelFilter::INFO).boxed()),
+        Log::None => None,
+    }
+}
+
+/// As many files may be open as the system allows at most: each connection is one.
+fn allow_connections() {
+    let mut files = getrlimit(Resource::Nofile);
+    files.current = files.maximum;
+    // If it cannot be, there is room for fewer.
+    let _ = setrlimit(Resource::Nofile, files);
 }

@@ -33,6 +33,8 @@ mod env {
     pub(super) const TASK_QUEUE: &str = "STATEHOLD_TASK_QUEUE";
     /// How often the task was started.
     pub(super) const TASK_ATTEMPT: &str = "STATEHOLD_TASK_ATTEMPT";
+    /// The trace that the task is part of, by the name that other tools know it by.
+    pub(super) const TRACE: &str = "TRACEPARENT";
 }
 
 /// How long a task is left to others when its program cannot be started here.

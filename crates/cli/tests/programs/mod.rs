@@ -3,6 +3,8 @@
 
 #![allow(dead_code, reason = "each test uses its part of it")]
 
+pub(crate) mod servers;
+
 use std::fs::{self, File};
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::PathBuf;
@@ -156,6 +158,17 @@ pub(crate) struct Ran {
 impl Run {
     pub(crate) fn signal(&self, signal: Signal) {
         send(self.child.id(), signal);
+    }
+
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// How many bytes of memory it has.
+    pub(crate) fn memory(&self) -> u64 {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.id())).expect("it runs");
+        let kilobytes = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("its memory");
+        kilobytes.trim().trim_end_matches(" kB").parse::<u64>().expect("a number") * 1024
     }
 
     pub(crate) fn said(&self) -> String {

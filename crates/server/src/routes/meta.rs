@@ -1,14 +1,10 @@
 //! How the server is, and what it can do.
 
-use std::fmt::Write as _;
-
 use axum::body::Body;
 use axum::http::{HeaderValue, Method, StatusCode, header};
 use axum::response::Response;
 use serde::Serialize;
-use statehold::Result;
 use statehold_core::backend::Health;
-use statehold_core::model::QueueInfo;
 use utoipa::ToSchema;
 
 use crate::access::Rule;
@@ -71,7 +67,7 @@ async fn live(_: Asked) -> Answer {
 
 async fn ready(asked: Asked) -> Answer {
     let draining = asked.app.draining.is_cancelled();
-    let (store, problem) = match asked.app.metrics.timed("health", asked.hold.backend().health()).await {
+    let (store, problem) = match asked.hold.backend().health().await {
         Ok(health) => (Some(health), None),
         Err(error) => (None, Some(error.message().to_owned())),
     };
@@ -87,48 +83,22 @@ fn text(media: &'static str, text: String) -> Response {
 }
 
 async fn metrics(asked: Asked) -> Answer {
-    let mut page = asked.app.metrics.text()?;
-    page.push_str("# TYPE statehold_queue_tasks gauge\n# TYPE statehold_queue_claimable gauge\n");
-    page.push_str("# TYPE statehold_queue_oldest_pending_seconds gauge\n");
     let own = asked.caller.grant().and_then(|grant| grant.namespace.as_ref());
-    for namespace in asked.hold.backend().namespaces().await? {
+    let health = asked.hold.backend().health().await;
+    let mut queues = Vec::new();
+    // A store that does not answer is told of too.
+    let namespaces = if health.is_ok() { asked.hold.backend().namespaces().await? } else { Vec::new() };
+    for namespace in namespaces {
         if namespace != RESERVED && own.is_none_or(|own| *own == namespace) {
-            queues(&mut page, &namespace, &asked.hold.at(&namespace).queues().list().await?);
+            let found = asked.hold.at(&namespace).queues().list().await?;
+            queues.push((namespace, found));
         }
     }
-    push_state(&mut page, &asked.hold.backend().health().await);
-    Ok(text("text/plain; version=0.0.4", page))
-}
-
-/// How full the queues are, as of now.
-fn queues(page: &mut String, namespace: &str, queues: &[QueueInfo]) {
-    for queue in queues {
-        let label = |text: &str| text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
-        let labels = format!("namespace=\"{}\",queue=\"{}\"", label(namespace), label(&queue.queue));
-        for (status, count) in &queue.counts {
-            let _ =
-                writeln!(page, "statehold_queue_tasks{{{labels},status=\"{}\"}} {count}", status.as_str());
-        }
-        let _ = writeln!(page, "statehold_queue_claimable{{{labels}}} {}", queue.claimable);
-        if let Some(oldest) = queue.oldest_pending_seconds {
-            let _ = writeln!(page, "statehold_queue_oldest_pending_seconds{{{labels}}} {oldest}");
-        }
-    }
-}
-
-/// Whether the store answers, and whether wakes travel between processes.
-fn push_state(page: &mut String, health: &Result<Health>) {
-    let up = u8::from(health.is_ok());
-    let _ = writeln!(page, "# TYPE statehold_store_up gauge\nstatehold_store_up {up}");
-    if let Ok(health) = health {
-        let state = serde_json::to_value(health.push).unwrap_or_default();
-        let state = state.as_str().unwrap_or_default().to_owned();
-        let _ = writeln!(page, "# TYPE statehold_push gauge\nstatehold_push{{state=\"{state}\"}} 1");
-    }
+    Ok(text("text/plain; version=0.0.4", asked.app.metrics.text(&queues, &health)?))
 }
 
 async fn openapi(asked: Asked) -> Answer {
-    Ok(text("application/json", asked.app.openapi.clone()))
+    Ok(text("application/json", asked.app.openapi().to_owned()))
 }
 
 /// The page, which reads `/openapi.json`; nothing comes from elsewhere.

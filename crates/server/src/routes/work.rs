@@ -20,6 +20,7 @@ use crate::access::tokens::{Issued, NewToken, Scope};
 use crate::access::{Role, Rule};
 use crate::asked::{Asked, json, ok};
 use crate::live;
+use crate::observe::TRACEPARENT;
 use crate::problem::Answer;
 use crate::route::{ACCESS, AFTER, BEFORE, LIMIT, Route};
 
@@ -125,12 +126,11 @@ async fn claim(asked: Asked) -> Answer {
     claim.check()?;
     asked.caller.is_itself(&claim.owner)?;
     let topics: Vec<_> = claim.queues.iter().cloned().map(Topic::Queue).collect();
-    let (hold, metrics, claim, topics) = (&asked.hold, &asked.app.metrics, &claim, &topics);
+    let (hold, claim, topics) = (&asked.hold, &claim, &topics);
     let taking = |most| async move {
         let mut wait = Wait::begin(hold, topics, Some(most)).await?;
         loop {
-            let claiming = hold.tasks().claim_now(claim.clone());
-            let (leases, next_at) = metrics.timed("claim", claiming).await?;
+            let (leases, next_at) = hold.tasks().claim_now(claim.clone()).await?;
             if !leases.is_empty() || !wait.sleep(next_at).await {
                 let tasks: Vec<_> = leases.iter().map(|lease| lease.task().clone()).collect();
                 return Ok::<_, Error>((tasks, next_at));
@@ -144,7 +144,7 @@ async fn claim(asked: Asked) -> Answer {
     };
     let mut response = ok(&Claimed { tasks, next_at })?;
     if let Some(trace) = trace {
-        response.headers_mut().insert("traceparent", trace);
+        response.headers_mut().insert(TRACEPARENT, trace);
     }
     Ok(response)
 }

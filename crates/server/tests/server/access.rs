@@ -1,12 +1,16 @@
 //! Who may do what, over every route, every role and every command.
 
+use std::time::Duration;
+
 use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
 use statehold::Statehold;
 use statehold_core::command::Command;
 use statehold_server::access::Role;
-use statehold_server::access::tokens::{NewToken, Tokens};
+use statehold_server::access::tokens::{NewToken, Scope, Tokens};
 use statehold_server::{Config, Server};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
 
 use crate::harness::{Answer, Running, send};
 
@@ -48,6 +52,11 @@ fn routes() -> Vec<(Method, String, Vec<String>)> {
     lines.map(read).collect()
 }
 
+/// Whether a route needs no token.
+fn is_open(path: &str) -> bool {
+    ["/health/live", "/health/ready", "/openapi.json", "/docs"].contains(&path)
+}
+
 fn filled(path: &str, namespace: &str) -> String {
     let path = path.replace("{namespace}", namespace).replace("{id}", NOBODY);
     let parts = path.split('/').map(|part| if part.starts_with('{') { "x" } else { part });
@@ -60,7 +69,7 @@ async fn every_route_lets_through_whom_the_table_says_and_nobody_else() {
     let routes = routes();
     assert!(routes.len() > 70, "all routes are in the table");
     for (method, path, cells) in routes {
-        let open = ["/health/live", "/health/ready", "/openapi.json", "/docs"].contains(&path.as_str());
+        let open = is_open(&path);
         let own = filled(&path, "default");
         let bare = send(server.client.request(method.clone(), format!("{}{}", server.url, &own[1..]))).await;
         assert_eq!(bare.status == StatusCode::UNAUTHORIZED, !open, "{method} {path}: {bare:?}");
@@ -78,6 +87,28 @@ async fn every_route_lets_through_whom_the_table_says_and_nobody_else() {
                 let foreign =
                     send(server.request(method.clone(), &filled(&path, "other")).bearer_auth(token)).await;
                 foreign.refused(403, "forbidden");
+            }
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_token_for_one_thing_opens_no_route_to_anything_else() {
+    let server = Running::start().await;
+    let (task, thread) = (Scope::Task(NOBODY.parse().expect("an id")), Scope::Thread(NOBODY.to_owned()));
+    for (scope, noun) in [(task, "/tasks/{id}"), (thread, "/threads/{id}")] {
+        for (at, role) in [Role::Viewer, Role::Agent].into_iter().enumerate() {
+            let agent = (role == Role::Agent).then(|| "worker".to_owned());
+            let (namespace, scope) = (Some("default".to_owned()), Some(scope.clone()));
+            let new = NewToken { role, namespace, agent, name: None, ttl_seconds: None, scope };
+            let token = Tokens::new(&server.hold).create(new, None).await.expect("a token").token;
+            for (method, path, cells) in routes() {
+                let asked = server.request(method.clone(), &filled(&path, "default")).bearer_auth(&token);
+                let asked = send(asked.header("accept", "application/json")).await;
+                let own = path.contains(noun) && !cells[at].is_empty();
+                let through = asked.status != StatusCode::FORBIDDEN;
+                assert!(!through || own || is_open(&path), "{method} {path}: {asked:?}");
+                assert!(through || !own || method != Method::GET, "{method} {path}: {asked:?}");
             }
         }
     }
@@ -173,8 +204,8 @@ async fn a_batch_is_judged_command_by_command_wherever_a_command_stands() {
     let named: Vec<_> = commands.iter().map(|command| command["op"].as_str().expect("text")).collect();
     assert_eq!(named, Command::NAMES, "every command is judged here");
     for (role, token) in &tokens {
-        // Something before it that the role may do; those who may do nothing have nothing.
-        let before = match role {
+        // Something around it that the role may do; those who may do nothing have nothing.
+        let allowed = match role {
             Role::Operator => Some(json!({ "op": "queue.set", "queue": "first", "paused": false })),
             Role::Agent | Role::Orchestrator => {
                 Some(json!({ "op": "entry.set", "key": "result/first", "value": 1 }))
@@ -184,9 +215,12 @@ async fn a_batch_is_judged_command_by_command_wherever_a_command_stands() {
         for command in &commands {
             let op = command["op"].as_str().expect("text");
             for fenced in [false, true] {
-                for before in [None, before.clone()] {
+                // Alone, last, first, and in the middle.
+                for [first, last] in [[false, false], [true, false], [false, true], [true, true]] {
                     let fences = if fenced { json!([{ "task": NOBODY, "token": 1 }]) } else { json!([]) };
-                    let all: Vec<_> = before.into_iter().chain([command.clone()]).collect();
+                    let around = |is: bool| allowed.clone().filter(|_| is);
+                    let all = around(first).into_iter().chain([command.clone()]).chain(around(last));
+                    let all: Vec<_> = all.collect();
                     let asked = server
                         .as_(token, Method::POST, "/batch", json!({ "fences": fences, "commands": all }))
                         .await;
@@ -356,8 +390,9 @@ async fn tokens_are_made_listed_and_revoked_and_never_kept() {
             .iter()
             .any(|grant| grant["id"] == made["id"] && grant["used_at"].is_string())
     );
-    let kept = std::fs::read(server.folder.path().join("state.db")).expect("good");
-    let log = std::fs::read(server.folder.path().join("state.db-wal")).unwrap_or_default();
+    let file = server.store.url.strip_prefix("sqlite:").expect("a file");
+    let kept = std::fs::read(file).expect("good");
+    let log = std::fs::read(format!("{file}-wal")).unwrap_or_default();
     for bytes in [kept, log] {
         assert!(
             !String::from_utf8_lossy(&bytes).contains(secret.trim_start_matches("sth_")),
@@ -452,4 +487,43 @@ async fn a_caller_that_sends_too_much_is_told_to_wait() {
         }
     }
     assert!(refused > 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn pages_from_elsewhere_are_allowed_nothing() {
+    let (server, tokens) = guarded().await;
+    let from_elsewhere = |method| {
+        let request = server.request(method, "/tasks").header("origin", "https://elsewhere.example");
+        send(request.header("access-control-request-method", "POST").bearer_auth(&tokens[3].1))
+    };
+    for (method, status) in [(Method::OPTIONS, 405), (Method::GET, 200)] {
+        let answer = from_elsewhere(method).await;
+        assert_eq!(answer.status.as_u16(), status);
+        let allowed = answer.headers.keys().find(|name| name.as_str().starts_with("access-control"));
+        assert!(allowed.is_none(), "{answer:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn more_connections_than_allowed_wait_for_their_turn() {
+    let server = Running::with(|config| config.max_connections = 2).await;
+    let address = server.url.trim_start_matches("http://").to_owned();
+    let ask = async |stream: &mut TcpStream| {
+        stream.write_all(b"GET /health/live HTTP/1.1\r\nhost: localhost\r\n\r\n").await.expect("it is sent");
+    };
+    let answered = async |stream: &mut TcpStream| stream.read_u8().await.expect("an answer");
+    let mut connections = Vec::new();
+    for _ in 0..3 {
+        let mut stream = TcpStream::connect(&address).await.expect("a connection");
+        ask(&mut stream).await;
+        connections.push(stream);
+    }
+    let [first, second, third] = &mut connections[..] else { panic!("there are three") };
+    answered(first).await;
+    answered(second).await;
+    let waits = tokio::time::timeout(Duration::from_millis(300), answered(third)).await;
+    assert!(waits.is_err(), "the third is not answered while there are two");
+    drop(connections.remove(0));
+    let third = answered(&mut connections[1]);
+    tokio::time::timeout(Duration::from_secs(60), third).await.expect("its turn has come");
 }

@@ -1,5 +1,6 @@
-//! A server of a test's own, on a file of its own, and a client.
+//! A server of a test's own, on a store of its own, and a client.
 
+use std::any::Any;
 use std::time::Duration;
 
 use reqwest::{Method, RequestBuilder, StatusCode};
@@ -9,6 +10,18 @@ use statehold::worker::Stopping;
 use statehold_server::{Config, Server};
 use tokio::task::JoinHandle;
 
+/// A store of a test's own, and what must stay for as long as it is used.
+pub(crate) struct Store {
+    pub(crate) url: String,
+    _kept: Box<dyn Any + Send + Sync>,
+}
+
+impl Store {
+    pub(crate) fn new(url: String, kept: impl Any + Send + Sync) -> Self {
+        Self { url, _kept: Box::new(kept) }
+    }
+}
+
 /// A server that is stopped with the test.
 pub(crate) struct Running {
     pub(crate) hold: Statehold,
@@ -16,7 +29,7 @@ pub(crate) struct Running {
     pub(crate) client: reqwest::Client,
     pub(crate) stopping: Stopping,
     pub(crate) server: Option<JoinHandle<()>>,
-    pub(crate) folder: tempfile::TempDir,
+    pub(crate) store: Store,
     pub(crate) token: Option<String>,
 }
 
@@ -36,9 +49,8 @@ impl Running {
 
     /// A server with settings.
     pub(crate) async fn with(set: impl FnOnce(&mut Config)) -> Self {
-        let folder = tempfile::tempdir().expect("good");
-        let url = format!("sqlite:{}", folder.path().join("state.db").display());
-        let hold = Statehold::open(&url).await.expect("an answer");
+        let store = crate::store();
+        let hold = Statehold::open(&store.url).await.expect("an answer");
         let mut config = Config::new(([127, 0, 0, 1], 0).into());
         config.grace = Duration::from_secs(20);
         set(&mut config);
@@ -50,7 +62,7 @@ impl Running {
         // Built beside others that speak TLS, the client wants to know by what means.
         let _ = tokio_rustls::rustls::crypto::ring::default_provider().install_default();
         let client = reqwest::Client::builder().timeout(Duration::from_secs(60)).build().expect("good");
-        Self { hold, url, client, stopping, server, folder, token: None }
+        Self { hold, url, client, stopping, server, store, token: None }
     }
 
     /// A request to a path of the namespace `default`, or to one that begins with two slashes.
@@ -74,6 +86,14 @@ impl Running {
 
     pub(crate) async fn ask(&self, method: Method, path: &str, body: Value) -> Answer {
         send(self.request(method, path).json(&body)).await
+    }
+
+    /// What is counted under a name with its labels.
+    pub(crate) async fn metric(&self, name: &str) -> String {
+        let page = self.get("//metrics").await.ok();
+        let mut lines = page.as_str().expect("text").lines();
+        let found = lines.find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+        found.unwrap_or_else(|| panic!("{name} is not in\n{page}")).to_owned()
     }
 
     /// A task of the queue `default`, by its id.

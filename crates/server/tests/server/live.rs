@@ -1,13 +1,13 @@
 //! Events arrive as they are made, and a client that comes back goes on exactly where it was.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use futures_util::StreamExt as _;
 use reqwest::Method;
 use serde_json::{Value, json};
 use statehold::{NewEvent, Statehold};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::TcpStream;
+use tokio::net::{TcpSocket, TcpStream};
 
 use crate::harness::{Running, send};
 
@@ -167,51 +167,89 @@ async fn a_server_that_drains_ends_streams_with_a_hint_when_to_come_back() {
 async fn what_another_process_appends_arrives() {
     let server = Running::start().await;
     let mut follower = Follower::new(server.request(Method::GET, "/streams/run/7/events")).await;
-    // Another connection to the same file knows nothing of this process's wakes.
-    let url = format!("sqlite:{}", server.folder.path().join("state.db").display());
-    append(&Statehold::open(&url).await.expect("an answer"), "run/7", 1, 1).await;
+    // Another connection to the same store knows nothing of this process's wakes.
+    append(&Statehold::open(&server.store.url).await.expect("an answer"), "run/7", 1, 1).await;
     assert_eq!(follower.next().await.expect("a frame").id, "1");
 }
 
+/// A reader that stalls: it asks, and takes nothing.
+async fn stalled(address: &str) -> TcpStream {
+    let socket = TcpSocket::new_v4().expect("a socket");
+    // What the system would take in its stead is little.
+    socket.set_recv_buffer_size(4096).expect("a small buffer");
+    let mut client = socket.connect(address.parse().expect("an address")).await.expect("a connection");
+    let request = "GET /v1/default/streams/run/7/events HTTP/1.1\r\nhost: localhost\r\naccept: text/event-stream\r\n\r\n";
+    client.write_all(request.as_bytes()).await.expect("it is sent");
+    client
+}
+
+/// The number of the last whole event that a reader was sent before it was cut.
+async fn last_before_the_cut(mut client: TcpStream) -> u64 {
+    let mut bytes = Vec::new();
+    let reading = client.read_to_end(&mut bytes);
+    let _ = tokio::time::timeout(Duration::from_secs(60), reading).await.expect("it was cut");
+    let text = String::from_utf8_lossy(&bytes);
+    let whole = text.rsplit_once("\n\n").map_or("", |(whole, _)| whole);
+    let ids = whole.lines().filter_map(|line| line.strip_prefix("id: ")?.parse::<u64>().ok());
+    let ids: Vec<_> = ids.collect();
+    assert_eq!(ids, (1..=ids.len() as u64).collect::<Vec<_>>(), "what came is the beginning");
+    ids.len() as u64
+}
+
 #[tokio::test(flavor = "multi_thread")]
-async fn readers_that_stall_are_cut_and_hinder_nobody() {
-    let server = Running::with(|config| config.patience = Duration::from_millis(300)).await;
+async fn readers_that_stall_are_cut_and_hinder_nobody_and_resume_exactly() {
+    const STALLED: usize = 200;
+    const EVENTS: u64 = 100;
+    let server = Running::with(|config| config.patience = Duration::from_secs(1)).await;
     let body = statehold::Json::of(&"x".repeat(100_000)).expect("good");
     let stream = "run/7".parse().expect("good");
     let address = server.url.trim_start_matches("http://").to_owned();
-    let mut stalled = Vec::new();
-    for _ in 0..50 {
-        let mut client = TcpStream::connect(&address).await.expect("an answer");
-        let request = "GET /v1/default/streams/run/7/events HTTP/1.1\r\nhost: localhost\r\naccept: text/event-stream\r\n\r\n";
-        client.write_all(request.as_bytes()).await.expect("an answer");
-        stalled.push(client);
+    let mut slow = Vec::new();
+    for _ in 0..STALLED {
+        slow.push(stalled(&address).await);
     }
-    let mut fast = Follower::new(server.request(Method::GET, "/streams/run/7/events")).await;
-    for n in 1..=200_u64 {
+    let path = "/streams/run/7/events";
+    let mut fast = Follower::new(server.request(Method::GET, path)).await;
+    for n in 1..=EVENTS {
         let event = NewEvent::new("step").data(body.clone());
         server.hold.streams().append(&stream, vec![event]).await.expect("an answer");
         assert_eq!(fast.next().await.expect("a frame").id, n.to_string());
     }
     // One client is left, and it is the one that reads.
-    let one_left = async || {
-        let metrics = server.get("//metrics").await.ok();
-        metrics.as_str().expect("text").contains("\nstatehold_sse_clients 1\n")
-    };
-    let cut = async {
-        while !one_left().await {
-            tokio::time::sleep(Duration::from_millis(50)).await;
+    let begun = Instant::now();
+    while server.metric("statehold_sse_clients").await != "1" {
+        assert!(begun.elapsed() < Duration::from_secs(60), "stalled readers are cut");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    assert_eq!(server.metric("statehold_connections_cut_total").await, STALLED.to_string());
+    append(&server.hold, "run/7", EVENTS + 1, 1).await;
+    assert_eq!(fast.next().await.expect("a frame").id, (EVENTS + 1).to_string());
+    for (which, client) in slow.into_iter().enumerate() {
+        let last = last_before_the_cut(client).await;
+        assert!(last < EVENTS, "it was cut before the end");
+        let again = server.request(Method::GET, path).header("last-event-id", last.to_string());
+        let mut again = Follower::new(again).await;
+        // All go on exactly; that they also get to the end, some of them show.
+        let until = if which % 20 == 0 { EVENTS + 1 } else { last + 1 };
+        for n in last + 1..=until {
+            assert_eq!(again.next().await.expect("a frame").id, n.to_string());
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_connection_on_which_nothing_happens_is_kept_alive_by_comments() {
+    let server = Running::start().await;
+    let address = server.url.trim_start_matches("http://").to_owned();
+    let mut client = stalled(&address).await;
+    let mut text = String::new();
+    let comment = async {
+        while !text.contains("\n:\n\n") {
+            let mut some = [0; 1024];
+            let count = client.read(&mut some).await.expect("it is read");
+            assert_ne!(count, 0, "it stays open: {text}");
+            text.push_str(std::str::from_utf8(&some[..count]).expect("text"));
         }
     };
-    tokio::time::timeout(Duration::from_secs(60), cut).await.expect("stalled readers are cut");
-    // What a cut reader had got is a prefix; it goes on after the last whole event.
-    let mut bytes = Vec::new();
-    let mut client = stalled.remove(0);
-    let _ = client.read_to_end(&mut bytes).await;
-    let text = String::from_utf8_lossy(&bytes);
-    let whole = text.matches("\nid: ").count().saturating_sub(1) as u64;
-    let mut again =
-        Follower::new(server.request(Method::GET, &format!("/streams/run/7/events?after={whole}"))).await;
-    for n in whole + 1..=200 {
-        assert_eq!(again.next().await.expect("a frame").id, n.to_string());
-    }
+    tokio::time::timeout(Duration::from_secs(60), comment).await.expect("a comment comes");
 }

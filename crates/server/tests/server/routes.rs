@@ -81,6 +81,10 @@ async fn what_is_not_known_is_refused_with_its_name() {
     server.get("/tasks?cursor=x").await.refused(400, "invalid");
     server.get("/results/k?wait_seconds=61").await.refused(400, "invalid");
     send(server.request(Method::POST, "/tasks").body("{\"kind\":\"k\"}")).await.refused(400, "invalid");
+    for body in ["[]", "[\"k\"]", "\"k\"", "null", "{\"kind\":\"k\"}{}", "{\"kind\":\"k\",\"kind\":\"l\"}"] {
+        let request = server.request(Method::POST, "/tasks").header("content-type", "application/json");
+        send(request.body(body)).await.refused(400, "invalid");
+    }
     send(server.request(Method::POST, "/tasks").header("content-type", "application/json").body("{"))
         .await
         .refused(400, "invalid");

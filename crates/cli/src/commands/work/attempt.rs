@@ -168,6 +168,11 @@ fn start(recipe: &Recipe, job: &Job) -> io::Result<(Program, pipe::Receiver)> {
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped());
+    // The trace is the task's, and not that of whoever started this process.
+    match &task.traceparent {
+        Some(trace) => command.env(env::TRACE, trace),
+        None => command.env_remove(env::TRACE),
+    };
     let mapping = FdMapping { parent_fd: for_program.into(), child_fd: EVENTS };
     command.fd_mappings(vec![mapping]).map_err(io::Error::other)?;
     let events = pipe::Receiver::from_owned_fd(events.into())?;
