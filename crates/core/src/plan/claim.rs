@@ -27,18 +27,19 @@ pub(super) fn claim(tx: &mut Tx<'_>, claim: &Claim) -> Planned<Claimed> {
             paused.push(queue);
         }
     }
-    let open = match paused.is_empty() {
-        true => Arc::clone(&queues),
-        false => queues.iter().filter(|queue| !paused.contains(queue)).cloned().collect(),
+    let open = if paused.is_empty() {
+        queues
+    } else {
+        queues.iter().filter(|queue| !paused.contains(queue)).cloned().collect()
     };
     if open.is_empty() {
         return Ok(Claimed::default());
     }
-    let passed = sweep::pass_times(tx, Some(&open), BOUND)?;
+    let by_time = sweep::pass_times(tx, Some(&open), BOUND)?;
     derived::settle(tx)?;
     let tasks = take(tx, claim, &open)?;
     let next_at = match tasks.is_empty() {
-        true if passed.more => Some(tx.now),
+        true if by_time.more => Some(tx.now),
         true => upcoming(tx, &open)?,
         false => None,
     };
