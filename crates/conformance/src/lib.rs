@@ -12,7 +12,7 @@
 //! - [`harness`] is what cases are written with.
 //! - [`remote`] runs all of it through several processes that have one store open.
 //!
-//! Beside the suite stands what other tests of stores need: [`process`], [`postgres`].
+//! Beside the suite stands what other tests of stores need: [`process`], and servers: [`postgres`], [`redis`].
 
 pub mod cases;
 pub mod harness;
@@ -20,7 +20,9 @@ pub mod model;
 pub mod postgres;
 pub mod process;
 pub mod property;
+pub mod redis;
 pub mod remote;
+pub mod server;
 
 pub use harness::{Case, Store, run};
 pub use remote::run_in_processes;

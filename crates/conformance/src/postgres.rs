@@ -1,15 +1,12 @@
 //! A PostgreSQL server for one test program: in a folder of its own, run by a user without privileges, gone afterwards.
-//!
-//! The program starts itself once more with the address of the server in its environment, so that the server is
-//! stopped however the tests end, and so that the processes which the tests start find it too.
 
 #![expect(clippy::missing_panics_doc, reason = "a test that cannot go on fails")]
 
 use std::io::Read as _;
-use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitCode, Stdio};
-use std::time::{Duration, Instant};
+
+use crate::server::{self, free_port, give_away, unprivileged};
 
 /// The environment variable with the server's URL.
 pub const URL_VARIABLE: &str = "STATEHOLD_TEST_POSTGRES";
@@ -21,17 +18,12 @@ pub fn url() -> String {
 
 /// Runs the tests beside a server.
 pub fn with_server(tests: impl FnOnce() -> ExitCode) -> ExitCode {
-    if std::env::var_os(URL_VARIABLE).is_some() {
-        return tests();
-    }
-    let server = Server::start();
-    let program = std::env::current_exe().expect("this program has a name");
-    let status = Command::new(program)
-        .args(std::env::args_os().skip(1))
-        .env(URL_VARIABLE, server.url())
-        .status()
-        .expect("this program starts again");
-    ExitCode::from(status.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(1))
+    let start = || {
+        let server = Server::start();
+        let url = server.url();
+        (server, url)
+    };
+    server::beside(URL_VARIABLE, start, tests)
 }
 
 /// A running server.
@@ -85,7 +77,7 @@ impl Server {
         std::fs::create_dir(&data).expect("a folder for the cluster");
         give_away(folder.path());
         give_away(&data);
-        let made = unprivileged("initdb")
+        let made = unprivileged(program("initdb"))
             .args(["--auth=trust", "--username=statehold", "--encoding=UTF8", "--locale=C.UTF-8", "-D"])
             .arg(&data)
             .output()
@@ -129,12 +121,7 @@ impl Server {
     /// Waits until it answers, and lets its log flow away.
     fn wait(&mut self) {
         let mut log = self.process.stderr.take().expect("its log is a pipe");
-        let ready = Instant::now();
-        while !answers(self.port) {
-            assert!(ready.elapsed() < Duration::from_secs(60), "the server does not answer");
-            assert!(self.process.try_wait().expect("its state").is_none(), "the server has ended");
-            std::thread::sleep(Duration::from_millis(50));
-        }
+        server::wait(&mut self.process, || answers(self.port));
         std::thread::spawn(move || {
             let mut some = [0; 4096];
             while log.read(&mut some).is_ok_and(|count| count > 0) {}
@@ -150,7 +137,8 @@ impl Drop for Server {
 }
 
 fn launch(folder: &Path, port: u16) -> Child {
-    unprivileged("postgres")
+    let mut command = unprivileged(program("postgres"));
+    command
         .arg("-D")
         .arg(folder.join("data"))
         .args(["-p", &port.to_string(), "-c", "listen_addresses=127.0.0.1", "-c", "fsync=on"])
@@ -158,9 +146,8 @@ fn launch(folder: &Path, port: u16) -> Child {
         .arg(folder)
         .stdin(Stdio::null())
         .stdout(Stdio::null())
-        .stderr(Stdio::piped())
-        .spawn()
-        .expect("the server starts")
+        .stderr(Stdio::piped());
+    server::launch(command)
 }
 
 fn answers(port: u16) -> bool {
@@ -174,30 +161,4 @@ fn program(name: &str) -> PathBuf {
     let versions =
         (14..=30).rev().map(|version| PathBuf::from(format!("/usr/lib/postgresql/{version}/bin/{name}")));
     versions.into_iter().find(|path| path.exists()).unwrap_or_else(|| PathBuf::from(name))
-}
-
-fn is_root() -> bool {
-    Command::new("id").arg("-u").output().is_ok_and(|id| id.stdout == b"0\n")
-}
-
-/// A program of PostgreSQL, which refuses to be run by root.
-fn unprivileged(name: &str) -> Command {
-    if !is_root() {
-        return Command::new(program(name));
-    }
-    let mut command = Command::new("setpriv");
-    command.args(["--reuid=nobody", "--regid=nogroup", "--clear-groups", "--"]).arg(program(name));
-    command
-}
-
-fn give_away(path: &Path) {
-    if is_root() {
-        let given = Command::new("chown").arg("nobody:nogroup").arg(path).status();
-        assert!(given.is_ok_and(|status| status.success()), "it is given to the server's user");
-    }
-}
-
-fn free_port() -> u16 {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
-    listener.local_addr().expect("its address").port()
 }

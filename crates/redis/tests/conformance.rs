@@ -1,16 +1,15 @@
 //! The suite on a Redis server, with a prefix for each case.
 
-mod server;
-
 use std::process::ExitCode;
 
-use statehold_redis::Redis;
+use statehold_conformance::redis;
+use statehold_redis::{Config, Redis};
 
 fn main() -> ExitCode {
-    server::with_server(|| {
-        statehold_conformance::run(|clock| {
-            let config = server::config().with_clock(clock);
-            async move { Redis::open(config).await.expect("the store opens") }
+    redis::with_server(|| {
+        statehold_conformance::run(|clock| async move {
+            let config = Config::from_url(&redis::fresh_url()).expect("a good URL").with_clock(clock);
+            Redis::open(config).await.expect("the store opens")
         })
     })
 }

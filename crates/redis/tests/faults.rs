@@ -1,14 +1,12 @@
 //! What holds when the server crashes, forgets its functions or loses the end of its file, and when several processes
 //! want the same.
 
-mod server;
-
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use server::Server;
+use statehold_conformance::redis::Server;
 use statehold_core::batch::Replies;
 use statehold_core::call::{Claim, Sweep};
 use statehold_core::clock::Seconds;

@@ -1,12 +1,11 @@
 //! What a store says about the server it is given.
 
-mod server;
-
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::Command;
 
-use server::Server;
+use statehold_conformance::redis::Server;
+use statehold_conformance::server::free_port;
 use statehold_core::backend::{Durability, Push};
 use statehold_core::command::TaskCreate;
 use statehold_core::{Backend, Batch, Error};
@@ -130,7 +129,7 @@ async fn a_server_with_a_certificate_of_our_own_authority_is_trusted_and_no_othe
     let open_to_all = std::fs::Permissions::from_mode(0o755);
     std::fs::set_permissions(folder.path(), open_to_all.clone()).expect("the server reads the folder");
     std::fs::set_permissions(path("server.key"), open_to_all).expect("the server reads its key");
-    let tls = server::free_port();
+    let tls = free_port();
     let (port, certificate, own_key, authority) =
         (tls.to_string(), path("server.pem"), path("server.key"), path("ca.pem"));
     let _server = Server::start(&[
