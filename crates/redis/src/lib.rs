@@ -382,6 +382,7 @@ impl Backend for Redis {
             schema_version: SCHEMA,
             push: self.0.writer.desk().wakes.push(),
             notes: kept.notes(),
+            ephemeral: None,
         })
     }
 

@@ -10,6 +10,8 @@ use statehold_postgres::Postgres;
 use statehold_redis::Redis;
 use statehold_sqlite::Sqlite;
 
+use crate::split::{Opener, Split};
+
 /// The store that is used when none is named.
 pub const DEFAULT_STORE: &str = "sqlite:statehold.db";
 
@@ -24,6 +26,13 @@ pub enum Store {
     Postgres(Box<statehold_postgres::Config>),
     /// `redis://host` or `rediss://host`: a Redis server or cluster.
     Redis(Box<statehold_redis::Config>),
+    /// Two stores as one: what must last, and what is short-lived.
+    Split {
+        /// For what must last.
+        durable: Box<Store>,
+        /// For results, heartbeats and live streams.
+        ephemeral: Box<Store>,
+    },
     /// `http://host:port` or `https://…`: a server of Statehold.
     #[cfg(feature = "http")]
     Http {
@@ -58,6 +67,35 @@ impl Store {
             _ => Err(Error::invalid("store", format!("`{}` is not the URL of a store", Self::masked(url)))
                 .hint("write sqlite:path, such as sqlite:statehold.db, postgres://user:password@host/database, redis://host, memory:, or \
                     http://host:port of a server")),
+        }
+    }
+
+    /// The same with another store for what is short-lived: results, heartbeats and live streams.
+    ///
+    /// ```
+    /// use statehold::Store;
+    ///
+    /// let store = Store::parse("sqlite:statehold.db").unwrap();
+    /// assert!(store.clone().with_ephemeral("redis://localhost").is_ok());
+    /// assert!(store.with_ephemeral("http://localhost:7420").is_err());
+    /// ```
+    pub fn with_ephemeral(self, url: &str) -> Result<Self> {
+        let refused = |message: &str| {
+            Err(Error::invalid("ephemeral", message).hint("write redis://host, or leave --ephemeral out"))
+        };
+        match (self, Self::parse(url)?) {
+            (Self::Split { .. }, _) => refused("there is one already"),
+            #[cfg(feature = "http")]
+            (Self::Http { .. }, _) | (_, Self::Http { .. }) => {
+                refused("a server has its own: the setting is for the server")
+            }
+            (durable, ephemeral) => {
+                let ephemeral = match ephemeral {
+                    Self::Redis(config) => Self::Redis(Box::new(config.ephemeral())),
+                    other => other,
+                };
+                Ok(Self::Split { durable: Box::new(durable), ephemeral: Box::new(ephemeral) })
+            }
         }
     }
 
@@ -102,6 +140,17 @@ impl Store {
 
     /// Opens it.
     pub async fn open(self) -> Result<Arc<dyn Backend>> {
+        match self {
+            Self::Split { durable, ephemeral } => {
+                let open: Opener = Box::new(move || Box::pin(ephemeral.clone().open_one()));
+                Ok(Arc::new(Split::open(durable.open_one().await?, open).await?))
+            }
+            store => store.open_one().await,
+        }
+    }
+
+    /// Opens one that is not two.
+    async fn open_one(self) -> Result<Arc<dyn Backend>> {
         Ok(match self {
             Self::Memory => Arc::new(Memory::new(Clock::real())),
             Self::Sqlite(config) => Arc::new(Sqlite::open(config).await?),
@@ -109,6 +158,7 @@ impl Store {
             #[cfg(feature = "http")]
             Self::Http { url, token } => Arc::new(Http::new(&url, token)?),
             Self::Redis(config) => Arc::new(Redis::open(*config).await?),
+            Self::Split { .. } => return Err(Error::invalid("store", "a part of two stores is two itself")),
         })
     }
 }
