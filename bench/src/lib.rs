@@ -17,13 +17,14 @@
 //! # }
 //! ```
 //!
-//! A store gets rivals by one folder with two `Engine`s, beside `sqlite` and `postgres`, and a line in `store.rs`.
+//! A store gets rivals by one folder with two `Engine`s, beside `sqlite`, `postgres` and `redis`, and a line in `store.rs`.
 
 mod contender;
 mod machine;
 mod ops;
 mod ours;
 mod postgres;
+mod redis;
 mod report;
 mod rival;
 mod run;

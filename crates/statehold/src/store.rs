@@ -26,7 +26,7 @@ pub enum Store {
     Postgres(Box<statehold_postgres::Config>),
     /// `redis://host` or `rediss://host`: a Redis server or cluster.
     Redis(Box<statehold_redis::Config>),
-    /// Two stores as one: what must last, and what is short-lived.
+    /// `split:DURABLE|EPHEMERAL`, of two URLs: what must last on one store, what is short-lived on the other.
     Split {
         /// For what must last.
         durable: Box<Store>,
@@ -64,6 +64,10 @@ impl Store {
             }
             #[cfg(feature = "http")]
             Some(("http" | "https", _)) => Ok(Self::server(url)),
+            Some(("split", both)) if both.contains('|') => {
+                let (durable, ephemeral) = both.rsplit_once('|').unwrap_or_default();
+                Self::parse(durable)?.with_ephemeral(ephemeral)
+            }
             _ => Err(Error::invalid("store", format!("`{}` is not the URL of a store", Self::masked(url)))
                 .hint("write sqlite:path, such as sqlite:statehold.db, postgres://user:password@host/database, redis://host, memory:, or \
                     http://host:port of a server")),
@@ -99,6 +103,15 @@ impl Store {
         }
     }
 
+    /// The store for what must last: this one, unless it is two.
+    #[must_use]
+    pub fn durable(self) -> Self {
+        match self {
+            Self::Split { durable, .. } => *durable,
+            store => store,
+        }
+    }
+
     #[cfg(feature = "http")]
     fn server(url: &str) -> Self {
         let with_user =
@@ -122,8 +135,13 @@ impl Store {
     /// assert_eq!(Store::masked("postgres://host/db?password=secret&a=b"), "postgres://host/db?password=***&a=b");
     /// assert_eq!(Store::masked("redis://:secret@host"), "redis://:***@host");
     /// assert_eq!(Store::masked("sqlite:a@b:c.db"), "sqlite:a@b:c.db");
+    /// assert_eq!(Store::masked("split:sqlite:a|redis://:secret@host"), "split:sqlite:a|redis://:***@host");
     /// ```
     pub fn masked(url: &str) -> String {
+        if let Some((durable, ephemeral)) = url.strip_prefix("split:").and_then(|both| both.rsplit_once('|'))
+        {
+            return format!("split:{}|{}", Self::masked(durable), Self::masked(ephemeral));
+        }
         let Some((scheme, rest)) = url.split_once("://") else { return url.to_owned() };
         let user = rest.find('@').map_or(0, |first| {
             let host = &rest[first..];

@@ -124,6 +124,12 @@ fn push_state(page: &mut String, health: &Result<Health>) {
         let state = serde_json::to_value(health.push).unwrap_or_default();
         let state = state.as_str().unwrap_or_default().to_owned();
         let _ = writeln!(page, "# TYPE statehold_push gauge\nstatehold_push{{state=\"{state}\"}} 1");
+        if let Some(ephemeral) = &health.ephemeral {
+            let up = u8::from(ephemeral.away.is_none());
+            let _ = writeln!(page, "# TYPE statehold_ephemeral_up gauge\nstatehold_ephemeral_up {up}");
+            let _ = writeln!(page, "# TYPE statehold_ephemeral_fallbacks_total counter");
+            let _ = writeln!(page, "statehold_ephemeral_fallbacks_total {}", ephemeral.fallbacks);
+        }
     }
 }
 

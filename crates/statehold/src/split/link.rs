@@ -135,12 +135,13 @@ impl Link {
         self.fallbacks.load(Ordering::Relaxed)
     }
 
-    /// Remembers that what it has under a key, of this time or before, is void.
-    pub(super) fn void(&self, namespace: &str, key: &str, at: Timestamp) {
+    /// Remembers that what it has under a key, of this time or before, is void; false if it is back already.
+    pub(super) fn void(&self, namespace: &str, key: &str, at: Timestamp) -> bool {
         let mut state = self.lock();
-        if state.void.len() < REMEMBERED {
+        if state.away.is_some() && state.void.len() < REMEMBERED {
             state.void.insert((namespace.to_owned(), key.to_owned()), at);
         }
+        state.away.is_some()
     }
 
     /// Does without it until it answers again.
@@ -165,24 +166,22 @@ impl Link {
     async fn come_back(&self) -> Result<()> {
         let store = self.try_open().await?;
         timeout(PATIENCE, store.health()).await.unwrap_or_else(|_| Err(silent()))?;
-        loop {
-            let next = {
-                let mut state = self.lock();
-                let next = state.void.first_key_value().map(|(place, at)| (place.clone(), *at));
-                if next.is_none() {
-                    state.away = None;
-                    return Ok(());
-                }
-                next
-            };
-            let Some(((namespace, key), at)) = next else { return Ok(()) };
+        while let Some(((namespace, key), at)) = self.next_void() {
             let forgetting = entries::forget(&*store, &namespace, &key, at);
             timeout(PATIENCE, forgetting).await.unwrap_or_else(|_| Err(silent()))?;
-            let mut state = self.lock();
-            if state.void.get(&(namespace.clone(), key.clone())) == Some(&at) {
-                state.void.remove(&(namespace, key));
-            }
+            self.lock().void.remove(&(namespace, key));
         }
+        Ok(())
+    }
+
+    /// What it must forget next; if there is nothing left, it is used again.
+    fn next_void(&self) -> Option<((String, String), Timestamp)> {
+        let mut state = self.lock();
+        let next = state.void.first_key_value().map(|(place, at)| (place.clone(), *at));
+        if next.is_none() {
+            state.away = None;
+        }
+        next
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {

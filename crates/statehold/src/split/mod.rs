@@ -14,6 +14,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
 use futures_core::stream::BoxStream;
+use futures_util::future::try_join_all;
 use futures_util::{StreamExt as _, TryStreamExt as _};
 use statehold_core::backend::{Ephemeral, Health, Migration};
 use statehold_core::batch::{Prepared, Replies};
@@ -66,6 +67,23 @@ impl Split {
     #[must_use]
     pub fn with_clock(self, clock: Clock) -> Self {
         Self { clock, ..self }
+    }
+
+    /// Sets entries on the ephemeral store; none if it is away. What the durable store has of them, which is rare, would
+    /// come to light again if it lasted longer: it is removed.
+    async fn set(&self, batch: &Prepared) -> Result<Option<Replies>> {
+        let (namespace, first) = (&batch.batch().namespace, batch.clone());
+        let keys = batch.batch().commands.iter().filter_map(entry_key);
+        let old = try_join_all(keys.map(|key| self.durable.entry_get(namespace, key)));
+        let (replies, old) = tokio::join!(self.ephemeral.ask(async |store| store.apply(first).await), old);
+        let (Some(replies), old) = (replies?, old?) else { return Ok(None) };
+        for ((command, reply), old) in batch.batch().commands.iter().zip(&replies.replies).zip(old) {
+            if let (Command::EntrySet(set), Reply::EntryExpiry(expiry), Some(_)) = (command, reply, old) {
+                let at = expiry.expires_at - set.ttl_seconds;
+                entries::forget(&*self.durable, namespace, &set.key, at).await?;
+            }
+        }
+        Ok(Some(replies))
     }
 
     /// Settles a batch on the durable store, to the end even if its caller goes away.
@@ -123,12 +141,13 @@ impl Split {
             (Command::EntryDelete(delete), _) if away => (&delete.key, Timestamp::MAX),
             _ => return Ok(()),
         };
-        let forgetting =
-            self.ephemeral.ask(async |store| entries::forget(&*store, namespace, key, until).await);
-        if forgetting.await?.is_none() {
-            self.ephemeral.void(namespace, key, until);
+        loop {
+            let forgetting =
+                self.ephemeral.ask(async |store| entries::forget(&*store, namespace, key, until).await);
+            if forgetting.await?.is_some() || self.ephemeral.void(namespace, key, until) {
+                return Ok(());
+            }
         }
-        Ok(())
     }
 
     /// Applies a batch about short-lived streams. Fences are judged on the store that has what they are about.
@@ -138,7 +157,8 @@ impl Split {
         if others.is_empty() {
             return self.ephemeral.need(async |store| store.apply(batch).await).await;
         }
-        let mut judge = Batch::of(&batch.batch().namespace, EntryDelete { key: "live/fence".into() }).0;
+        let nothing = EntryDelete { key: TaskId::generate().to_string() };
+        let mut judge = Batch::of(&batch.batch().namespace, nothing).0;
         judge.fences = others;
         self.durable.apply(judge.prepare()?).await?;
         let batch = Batch { fences: own, ..batch.batch().clone() }.prepare()?;
@@ -182,13 +202,10 @@ impl Backend for Split {
         match self.parts.side(batch.batch())? {
             Side::Durable => self.settle(batch).await,
             Side::Ephemeral => self.apply_live(batch).await,
-            Side::Either => {
-                let first = batch.clone();
-                match self.ephemeral.ask(async |store| store.apply(first).await).await? {
-                    Some(replies) => Ok(replies),
-                    None => self.settle(batch).await,
-                }
-            }
+            Side::Either => match self.set(&batch).await? {
+                Some(replies) => Ok(replies),
+                None => self.settle(batch).await,
+            },
         }
     }
 

@@ -3,6 +3,7 @@
 #![allow(dead_code, reason = "each target uses a part of it")]
 
 pub(crate) mod flaky;
+pub(crate) mod storm;
 
 use std::future::Future;
 use std::hash::{BuildHasher as _, RandomState};
@@ -64,8 +65,12 @@ pub(crate) fn on_every_store(case: impl AsyncFn(Statehold, Clock)) {
 
 /// Opens a file that must open.
 pub(crate) async fn open(path: &Path) -> Statehold {
-    let url = format!("sqlite:{}", path.display());
-    Statehold::open(&url).await.unwrap_or_else(|e| panic!("{url} must open: {e}"))
+    open_url(&format!("sqlite:{}", path.display())).await
+}
+
+/// Opens a store that must open.
+pub(crate) async fn open_url(url: &str) -> Statehold {
+    Statehold::open(url).await.unwrap_or_else(|e| panic!("{url} must open: {e}"))
 }
 
 /// A folder of its own.
