@@ -2,16 +2,16 @@
 
 use async_trait::async_trait;
 use futures_util::future::try_join_all;
-use redis::Script;
 use redis::aio::MultiplexedConnection;
 use statehold_core::Result;
 
+use super::script::Script;
 use super::space::{Space, ended, event, input, lease, long, now, place, row, started};
 use super::{Done, broken};
 use crate::rival::{Answer, Completion, Engine, Job, Query, Started, TaskName, Trace};
 
 /// How many jobs are on their way at once before a slice.
-const BULK: usize = 500;
+pub(super) const BULK: usize = 500;
 
 /// The best that we know to do with a server.
 pub(super) struct Limit {
@@ -31,32 +31,37 @@ struct Scripts {
 }
 
 impl Scripts {
-    fn new() -> Self {
-        Self {
-            create: Script::new(include_str!("../../lua/create.lua")),
-            claim: Script::new(include_str!("../../lua/claim.lua")),
-            complete: Script::new(include_str!("../../lua/complete.lua")),
-            release: Script::new(include_str!("../../lua/release.lua")),
-            put: Script::new(include_str!("../../lua/put.lua")),
-            settle: Script::new(include_str!("../../lua/settle.lua")),
-        }
+    async fn load(db: &mut MultiplexedConnection) -> Done<Self> {
+        Ok(Self {
+            create: Script::load(db, include_str!("../../lua/create.lua")).await?,
+            claim: Script::load(db, include_str!("../../lua/claim.lua")).await?,
+            complete: Script::load(db, include_str!("../../lua/complete.lua")).await?,
+            release: Script::load(db, include_str!("../../lua/release.lua")).await?,
+            put: Script::load(db, include_str!("../../lua/put.lua")).await?,
+            settle: Script::load(db, include_str!("../../lua/settle.lua")).await?,
+        })
     }
 }
 
 impl Limit {
     pub(super) async fn open(space: Space) -> Result<Self> {
-        Ok(Self { db: space.connect().await?, scripts: Scripts::new(), space })
+        let mut db = space.connect().await?;
+        let scripts = Scripts::load(&mut db).await.map_err(broken)?;
+        Ok(Self { db, scripts, space })
     }
 
     async fn perform(&self, job: &Job) -> Done<Answer> {
         let (mut db, space, scripts) = (self.db.clone(), &self.space, &self.scripts);
         match job {
             Job::TaskCreate { queue, task, input } => {
-                let mut call = scripts.create.key(space.key("t", task.id()));
-                call.key(space.key("q", queue)).key(space.key("E", task.stream()));
+                let mut call = scripts.create.call(&[
+                    space.key("t", task.id()),
+                    space.key("q", queue),
+                    space.key("E", task.stream()),
+                ]);
                 call.arg(row(queue, task, input)).arg(place(task));
                 call.arg(event("task.created", r#"{"status":"pending"}"#));
-                call.invoke_async::<()>(&mut db).await.map(|()| Answer::Done)
+                call.exec_async(&mut db).await.map(|()| Answer::Done)
             }
             Job::TaskClaim { queue, owner } => self.claim(queue, owner).await,
             Job::TaskComplete(end) => self.complete(end).await,
@@ -78,8 +83,8 @@ impl Limit {
                 Ok(if done { Answer::Number(token) } else { Answer::Refused })
             }
             Job::LockRelease { key, token } => {
-                let freed =
-                    scripts.release.key(space.key("l", key)).arg(*token).invoke_async(&mut db).await?;
+                let freed: bool =
+                    scripts.release.call(&[space.key("l", key)]).arg(*token).query_async(&mut db).await?;
                 Ok(if freed { Answer::Done } else { Answer::Refused })
             }
             Job::DocumentPut { kind, name, body } => self.put(kind, name, body, None).await,
@@ -92,26 +97,24 @@ impl Limit {
 
     async fn claim(&self, queue: &str, owner: &str) -> Done<Answer> {
         let (space, token) = (&self.space, now());
-        let mut call = self.scripts.claim.key(space.key("q", queue));
-        call.key(space.key("r", "")).arg(space.prefix()).arg(lease(owner, token)).arg(token);
+        let mut call = self.scripts.claim.call(&[space.key("q", queue), space.key("r", "")]);
+        call.arg(space.prefix()).arg(lease(owner, token)).arg(token);
         call.arg(token).arg(started(owner));
-        let claimed: Option<(String, String)> = call.invoke_async(&mut self.db.clone()).await?;
+        let claimed: Option<(String, String)> = call.query_async(&mut self.db.clone()).await?;
         Ok(claimed.map_or(Answer::Refused, |(id, row)| task(&id, token, &row)))
     }
 
     async fn complete(&self, end: &Completion) -> Done<Answer> {
-        let [task, running, done, events] = self.space.ending(&end.task);
-        let mut call = self.scripts.complete.key(task);
-        call.key(running).key(done).key(events);
+        let mut call = self.scripts.complete.call(&self.space.ending(&end.task));
         call.arg(end.token).arg(&*end.output).arg(ended()).arg(end.task.id()).arg(now());
-        let done: bool = call.invoke_async(&mut self.db.clone()).await?;
+        let done: bool = call.query_async(&mut self.db.clone()).await?;
         Ok(if done { Answer::Done } else { Answer::Refused })
     }
 
     async fn put(&self, kind: &str, name: &str, body: &str, expected: Option<i64>) -> Done<Answer> {
-        let mut call = self.scripts.put.key(self.space.key("D", &format!("{kind}/{name}")));
+        let mut call = self.scripts.put.call(&[self.space.key("D", &format!("{kind}/{name}"))]);
         call.arg(body).arg(expected.map_or_else(String::new, |revision| revision.to_string()));
-        let revision: i64 = call.invoke_async(&mut self.db.clone()).await?;
+        let revision: i64 = call.query_async(&mut self.db.clone()).await?;
         Ok(match (revision, expected) {
             (0, _) => Answer::Refused,
             (_, None) => Answer::Done,
@@ -131,15 +134,12 @@ impl Limit {
             return Ok(Answer::Refused);
         };
         let space = &self.space;
-        let [task, running, done, events] = space.ending(&end.task);
-        let mut call = self.scripts.settle.key(task);
-        call.key(running).key(done).key(events);
-        call.key(space.key("E", stream))
-            .key(space.key("D", &format!("{kind}/{name}")))
-            .key(space.key("l", key));
+        let mut keys = space.ending(&end.task).to_vec();
+        keys.extend([space.key("E", stream), space.key("D", &format!("{kind}/{name}")), space.key("l", key)]);
+        let mut call = self.scripts.settle.call(&keys);
         call.arg(end.token).arg(&*end.output).arg(ended()).arg(end.task.id()).arg(now());
         call.arg(event("message", data)).arg(&**body).arg(*token);
-        let done: bool = call.invoke_async(&mut self.db.clone()).await?;
+        let done: bool = call.query_async(&mut self.db.clone()).await?;
         Ok(if done { Answer::Done } else { Answer::Refused })
     }
 }

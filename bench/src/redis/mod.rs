@@ -2,6 +2,7 @@
 
 mod limit;
 mod naive;
+mod script;
 mod space;
 
 use std::sync::Arc;

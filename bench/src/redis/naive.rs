@@ -3,12 +3,14 @@
 use std::sync::{Mutex, PoisonError};
 
 use async_trait::async_trait;
+use futures_util::future::try_join_all;
+use redis::Pipeline;
 use redis::aio::MultiplexedConnection;
-use redis::{Pipeline, Script};
 use statehold_core::{Error, Result};
 use tokio::sync::Semaphore;
 
-use super::limit::{entry, read, task};
+use super::limit::{BULK, entry, read, task};
+use super::script::Script;
 use super::space::{Space, ended, event, lease, long, now, place, row, started};
 use super::{Done, broken};
 use crate::rival::{Answer, Completion, Engine, Job, Query, Trace};
@@ -31,7 +33,8 @@ impl Naive {
         for _ in 0..CONNECTIONS {
             idle.push(space.connect().await?);
         }
-        let release = Script::new(include_str!("../../lua/release.lua"));
+        let release = include_str!("../../lua/release.lua");
+        let release = Script::load(&mut space.connect().await?, release).await.map_err(broken)?;
         Ok(Self { idle: Mutex::new(idle), permits: Semaphore::new(CONNECTIONS), release, space })
     }
 
@@ -89,7 +92,8 @@ impl Naive {
                 Ok(if done { Answer::Number(token) } else { Answer::Refused })
             }
             Job::LockRelease { key, token } => {
-                let freed: bool = self.release.key(space.key("l", key)).arg(*token).invoke_async(db).await?;
+                let freed: bool =
+                    self.release.call(&[space.key("l", key)]).arg(*token).query_async(db).await?;
                 Ok(if freed { Answer::Done } else { Answer::Refused })
             }
             Job::DocumentPut { kind, name, body } => {
@@ -213,14 +217,11 @@ impl Engine for Naive {
     }
 
     async fn fill(&self, jobs: Vec<Job>) -> Result<Vec<Answer>> {
-        let fill = async |db: &mut MultiplexedConnection| {
-            let mut answers = Vec::with_capacity(jobs.len());
-            for job in &jobs {
-                answers.push(self.perform(db, job).await?);
-            }
-            Ok(answers)
-        };
-        self.with(fill).await
+        let mut answers = Vec::with_capacity(jobs.len());
+        for jobs in jobs.chunks(BULK) {
+            answers.append(&mut try_join_all(jobs.iter().map(|job| self.write(job.clone()))).await?);
+        }
+        Ok(answers)
     }
 
     async fn mark(&self) -> Result<i64> {

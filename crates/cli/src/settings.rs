@@ -51,7 +51,7 @@ pub(crate) struct Common {
     /// Which store: sqlite:PATH, memory:, or http://HOST:PORT of a server [default: sqlite:statehold.db]
     #[arg(long, global = true, value_name = "URL", env = env::STORE, hide_env_values = true, help_heading = "Store")]
     pub(crate) store: Option<String>,
-    /// Which store for what is short-lived, such as redis://HOST: results, heartbeats and live streams [default: the same]
+    /// Which store for results, heartbeats and live streams, such as a Redis server [default: the same]
     #[arg(long, global = true, value_name = "URL", env = env::EPHEMERAL, hide_env_values = true, help_heading = "Store")]
     pub(crate) ephemeral: Option<String>,
     /// Which namespace [default: default]

@@ -81,7 +81,7 @@ fn measure(bench: &Bench) -> Result<Report> {
     };
     // Two stores are set against the rivals of the durable one.
     let measured = match bench.store.clone().durable() {
-        Store::Memory => statehold_bench::Store::Memory,
+        Store::Memory | Store::Split { .. } => statehold_bench::Store::Memory,
         Store::Sqlite(config) => statehold_bench::Store::Sqlite(config.path),
         Store::Postgres(config) => statehold_bench::Store::Postgres(config),
         Store::Http { .. } => {
@@ -89,7 +89,6 @@ fn measure(bench: &Bench) -> Result<Report> {
                 .hint("name the store itself, such as sqlite:bench.db"));
         }
         Store::Redis(config) => statehold_bench::Store::Redis(config),
-        Store::Split { .. } => statehold_bench::Store::Memory,
     };
     statehold_bench::runtime()?.block_on(async {
         let backend = bench.store.clone().open().await?;
