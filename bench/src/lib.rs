@@ -17,7 +17,7 @@
 //! # }
 //! ```
 //!
-//! A store gets rivals by one folder with two `Engine`s, beside `sqlite` and `postgres`, and a line in `store.rs`.
+//! A store gets rivals by one folder with two `Engine`s, beside `sqlite`, `postgres` and `redis`, and a line in `store.rs`.
 
 mod contender;
 mod http;
@@ -25,6 +25,7 @@ mod machine;
 mod ops;
 mod ours;
 mod postgres;
+mod redis;
 mod report;
 mod rival;
 mod run;

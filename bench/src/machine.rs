@@ -26,7 +26,7 @@ pub struct Machine {
 impl Machine {
     pub(crate) fn look(store: &Store) -> Self {
         let sync_us = match store {
-            Store::Memory | Store::Postgres(_) | Store::Redis => None,
+            Store::Memory | Store::Postgres(_) | Store::Redis(_) => None,
             Store::Sqlite(path) => sync_time(path),
         };
         Self {

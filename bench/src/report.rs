@@ -77,7 +77,11 @@ const P50_RATIO: f64 = 1.3;
 
 fn targets(store: &Store) -> &'static [Target] {
     match store {
-        Store::Memory | Store::Redis => &[],
+        Store::Memory => &[],
+        Store::Redis(_) => &[
+            Target { concurrency: 16, limit: 0.6, naive: None },
+            Target { concurrency: 64, limit: 0.6, naive: Some(1.5) },
+        ],
         Store::Sqlite(_) => &[
             Target { concurrency: 16, limit: 0.6, naive: Some(4.0) },
             Target { concurrency: 64, limit: 0.6, naive: Some(8.0) },

@@ -460,3 +460,38 @@ impl<E: Engine> Slice for RivalSlice<E> {
         }
     }
 }
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    const CALLERS: usize = 8;
+    const CALLS: u64 = 12;
+
+    /// All callers at once, so that their calls go together.
+    pub(crate) async fn every_call_leaves_a_trace(contender: &dyn Contender, op: Op) {
+        let all = CALLERS as u64 * CALLS;
+        let slice = contender.prepare(op, CALLERS, all).await.expect("it is prepared");
+        let slice: Arc<dyn Slice> = slice.into();
+        let callers: Vec<_> =
+            (0..CALLERS).map(|caller| tokio::spawn(call(Arc::clone(&slice), caller))).collect();
+        let mut receipts = Vec::new();
+        for caller in callers {
+            receipts.extend(caller.await.expect("a caller ends"));
+        }
+        let traces = slice.traces().await.expect("it is counted");
+        assert!(traces.is_none_or(|traces| traces == all), "{op}: {traces:?} of {all}");
+        receipts.sort_unstable();
+        receipts.dedup();
+        assert!(!op.has_unique_receipts() || receipts.len() as u64 == all, "{op}");
+    }
+
+    async fn call(slice: Arc<dyn Slice>, caller: usize) -> Vec<crate::Receipt> {
+        let mut receipts = Vec::new();
+        for number in 0..CALLS {
+            let number = number * CALLERS as u64 + caller as u64;
+            receipts.push(slice.call(caller, number).await.expect("it is done"));
+        }
+        receipts
+    }
+}

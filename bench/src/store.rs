@@ -7,7 +7,7 @@ use std::sync::Arc;
 use statehold_core::Result;
 
 use crate::contender::Contender;
-use crate::{postgres, sqlite};
+use crate::{postgres, redis, sqlite};
 
 /// A store, as far as the benchmark must know it.
 #[derive(Clone, Debug)]
@@ -18,8 +18,8 @@ pub enum Store {
     Sqlite(PathBuf),
     /// `postgres://…`; the rivals have schemas beside it.
     Postgres(Box<statehold_postgres::Config>),
-    /// `redis://`, without rivals.
-    Redis,
+    /// `redis://…`; the rivals have prefixes beside it.
+    Redis(Box<statehold_redis::Config>),
 }
 
 /// What ours is set against. Their files and schemas go when this goes.
@@ -31,9 +31,10 @@ pub(crate) struct Rivals {
 impl Store {
     pub(crate) async fn rivals(&self) -> Result<Option<Rivals>> {
         match self {
-            Self::Memory | Self::Redis => Ok(None),
+            Self::Memory => Ok(None),
             Self::Sqlite(path) => sqlite::rivals(path).map(Some),
             Self::Postgres(config) => postgres::rivals(config).await.map(Some),
+            Self::Redis(config) => redis::rivals(config).await.map(Some),
         }
     }
 }
@@ -42,7 +43,7 @@ impl fmt::Display for Store {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Memory => f.write_str("memory:"),
-            Self::Redis => f.write_str("redis:"),
+            Self::Redis(config) => write!(f, "{config}"),
             Self::Sqlite(path) => write!(f, "sqlite:{}", path.display()),
             Self::Postgres(config) => write!(f, "{config}"),
         }

@@ -125,12 +125,9 @@ mod tests {
     use statehold_postgres::Postgres;
 
     use super::*;
-    use crate::contender::{Contender, Slice};
     use crate::ops::Op;
+    use crate::rival::tests::every_call_leaves_a_trace;
     use crate::{Options, Store};
-
-    const CALLERS: usize = 8;
-    const CALLS: u64 = 12;
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn both_rivals_do_every_operation_and_leave_their_traces() {
@@ -145,33 +142,6 @@ mod tests {
         }
         drop(rivals);
         assert!(schemas(&store).await.is_empty());
-    }
-
-    /// All callers at once, so that their calls go together.
-    async fn every_call_leaves_a_trace(contender: &dyn Contender, op: Op) {
-        let all = CALLERS as u64 * CALLS;
-        let slice = contender.prepare(op, CALLERS, all).await.expect("it is prepared");
-        let slice: Arc<dyn Slice> = slice.into();
-        let callers: Vec<_> =
-            (0..CALLERS).map(|caller| tokio::spawn(call(Arc::clone(&slice), caller))).collect();
-        let mut receipts = Vec::new();
-        for caller in callers {
-            receipts.extend(caller.await.expect("a caller ends"));
-        }
-        let traces = slice.traces().await.expect("it is counted");
-        assert!(traces.is_none_or(|traces| traces == all), "{op}: {traces:?} of {all}");
-        receipts.sort_unstable();
-        receipts.dedup();
-        assert!(!op.has_unique_receipts() || receipts.len() as u64 == all, "{op}");
-    }
-
-    async fn call(slice: Arc<dyn Slice>, caller: usize) -> Vec<crate::Receipt> {
-        let mut receipts = Vec::new();
-        for number in 0..CALLS {
-            let number = number * CALLERS as u64 + caller as u64;
-            receipts.push(slice.call(caller, number).await.expect("it is done"));
-        }
-        receipts
     }
 
     async fn schemas(store: &Config) -> Vec<String> {

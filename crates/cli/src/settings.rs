@@ -13,6 +13,8 @@ use crate::show::Show;
 pub(crate) mod env {
     /// Which store.
     pub(crate) const STORE: &str = "STATEHOLD_STORE";
+    /// Which store for what is short-lived.
+    pub(crate) const EPHEMERAL: &str = "STATEHOLD_EPHEMERAL";
     /// Which namespace.
     pub(crate) const NAMESPACE: &str = "STATEHOLD_NAMESPACE";
     /// Who acts, for the events that are written.
@@ -49,6 +51,9 @@ pub(crate) struct Common {
     /// Which store: sqlite:PATH, memory:, or http://HOST:PORT of a server [default: sqlite:statehold.db]
     #[arg(long, global = true, value_name = "URL", env = env::STORE, hide_env_values = true, help_heading = "Store")]
     pub(crate) store: Option<String>,
+    /// Which store for results, heartbeats and live streams, such as a Redis server [default: the same]
+    #[arg(long, global = true, value_name = "URL", env = env::EPHEMERAL, hide_env_values = true, help_heading = "Store")]
+    pub(crate) ephemeral: Option<String>,
     /// Which namespace [default: default]
     #[arg(long, global = true, value_name = "NAME", env = env::NAMESPACE, hide_env_values = true, help_heading = "Store")]
     pub(crate) namespace: Option<String>,
@@ -77,6 +82,7 @@ pub(crate) enum Output {
 #[serde(deny_unknown_fields)]
 pub(crate) struct File {
     pub(crate) store: Option<String>,
+    pub(crate) ephemeral: Option<String>,
     pub(crate) namespace: Option<String>,
     pub(crate) actor: Option<String>,
 }
@@ -118,13 +124,21 @@ impl Common {
         self.config_path().map_or_else(|| Ok(File::default()), |path| File::read(&path))
     }
 
-    /// The store's URL.
+    /// The store's URL: that of both if there is another one for what is short-lived.
     pub(crate) fn url(&self) -> Result<String> {
-        let named = match &self.store {
-            Some(url) => Some(url.clone()),
-            None => self.file()?.store,
+        let (store, ephemeral) = match (&self.store, &self.ephemeral) {
+            (Some(store), Some(ephemeral)) => (Some(store.clone()), Some(ephemeral.clone())),
+            (store, ephemeral) => {
+                let file = self.file()?;
+                (store.clone().or(file.store), ephemeral.clone().or(file.ephemeral))
+            }
         };
-        Ok(named.unwrap_or_else(|| DEFAULT_STORE.to_owned()))
+        let store = store.unwrap_or_else(|| DEFAULT_STORE.to_owned());
+        // A program that a worker runs is given both as one.
+        Ok(match ephemeral.filter(|_| !store.starts_with("split:")) {
+            Some(ephemeral) => format!("split:{store}|{ephemeral}"),
+            None => store,
+        })
     }
 
     /// The store, not open yet.
@@ -150,7 +164,7 @@ impl Common {
     /// Opens the store, at the namespace.
     pub(crate) async fn open(&self) -> Result<Statehold> {
         let store = self.store()?;
-        let new = matches!(&store, Store::Sqlite(config) if !config.path.exists());
+        let new = matches!(store.clone().durable(), Store::Sqlite(config) if !config.path.exists());
         let hold = Statehold::on(store.open().await?).at(&self.namespace()?);
         if new {
             // Whoever is in the wrong folder should not take an empty store for their own.

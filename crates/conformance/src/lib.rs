@@ -24,7 +24,7 @@ pub mod redis;
 pub mod remote;
 pub mod server;
 
-pub use harness::{Case, Store, run};
+pub use harness::{Case, Store, run, run_cases};
 pub use remote::run_in_processes;
 
 /// Makes the suite the tests of a backend: the argument opens one with the given clock. For a test target

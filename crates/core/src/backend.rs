@@ -237,6 +237,21 @@ pub struct Health {
     pub push: Push,
     /// Anything a person should know.
     pub notes: Vec<String>,
+    /// How the store of what is short-lived is, if that is another one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ephemeral: Option<Ephemeral>,
+}
+
+/// How the store of what is short-lived is.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct Ephemeral {
+    /// Which store, without secrets.
+    pub store: String,
+    /// Why it is not used at the moment; none while it is.
+    pub away: Option<String>,
+    /// How many requests did without it since this process began.
+    pub fallbacks: u64,
 }
 
 /// What an acknowledged batch survives.

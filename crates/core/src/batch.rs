@@ -50,6 +50,9 @@ pub struct Batch {
     pub commands: Vec<Command>,
 }
 
+/// How long keys of the library's own are remembered.
+const RETRIES: Seconds = Seconds::new(900);
+
 /// A key that makes a batch safe to repeat.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BatchKey {
@@ -67,7 +70,12 @@ impl BatchKey {
 
     /// A key of the library's own, for its own retries, that is remembered for 15 minutes.
     pub fn for_retry() -> Self {
-        Self { key: format!("retry/{}", TaskId::generate()), keep: Seconds::new(900) }
+        Self { key: format!("retry/{}", TaskId::generate()), keep: RETRIES }
+    }
+
+    /// Whether it is such a key: nobody else knows it.
+    pub fn is_for_retry(&self) -> bool {
+        self.keep == RETRIES && self.key.starts_with("retry/")
     }
 }
 

@@ -6,6 +6,7 @@ use std::collections::HashMap;
 use std::fmt::{self, Write as _};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
+use futures_util::future::select_all;
 use serde::{Deserialize, Serialize};
 use tokio::sync::Notify;
 
@@ -97,7 +98,8 @@ impl Hub {
         for mark in &marks {
             waiting.entry(*mark).or_default().push(Arc::downgrade(&notify));
         }
-        Waiter { hub: self.clone(), marks, notify }
+        drop(waiting);
+        Waiter { places: vec![Place { hub: self.clone(), marks, notify }] }
     }
 
     /// Whether nobody waits for anything.
@@ -136,6 +138,13 @@ impl fmt::Debug for Hub {
 /// A registration. Dropping it ends it.
 #[derive(Debug)]
 pub struct Waiter {
+    /// One at each hub.
+    places: Vec<Place>,
+}
+
+/// A registration at one hub.
+#[derive(Debug)]
+struct Place {
     hub: Hub,
     marks: Vec<Mark>,
     notify: Arc<Notify>,
@@ -144,11 +153,23 @@ pub struct Waiter {
 impl Waiter {
     /// Sleeps until something may have changed since the registration or the last wake.
     pub async fn wait(&self) {
-        self.notify.notified().await;
+        match &*self.places {
+            [place] => place.notify.notified().await,
+            places => {
+                select_all(places.iter().map(|place| Box::pin(place.notify.notified()))).await;
+            }
+        }
+    }
+
+    /// Is woken for what wakes another one too.
+    #[must_use]
+    pub fn and(mut self, other: Self) -> Self {
+        self.places.extend(other.places);
+        self
     }
 }
 
-impl Drop for Waiter {
+impl Drop for Place {
     fn drop(&mut self) {
         let own = Arc::downgrade(&self.notify);
         let mut waiting = self.hub.lock();

@@ -381,6 +381,7 @@ impl Backend for Postgres {
             schema_version,
             push: self.0.wakes.push(),
             notes,
+            ephemeral: None,
         })
     }
 

@@ -6,6 +6,8 @@ use std::time::Duration;
 use redis::{ConnectionAddr, ConnectionInfo, IntoConnectionInfo as _};
 use statehold_core::{Clock, Error, Result};
 
+use crate::error::Trouble;
+
 /// What to connect to, and how.
 ///
 /// ```
@@ -91,13 +93,9 @@ impl Config {
         self
     }
 
-    /// Where it leads to, without secrets.
-    pub(crate) fn shown(&self) -> String {
-        let scheme = match self.server.addr() {
-            ConnectionAddr::TcpTls { .. } => "rediss",
-            _ => "redis",
-        };
-        format!("{scheme}://{}/{}", self.server.addr(), self.server.redis_settings().db())
+    /// A client of the server, for what is beside the store.
+    pub fn client(&self) -> Result<redis::Client> {
+        crate::connection::client(self).map_err(Trouble::into_error)
     }
 
     /// A prefix is part of the tag in braces.
@@ -135,10 +133,21 @@ fn split(url: &str) -> (String, Vec<(Parameter, &str)>) {
     (format!("{address}{mark}{}", rest.join("&")), own)
 }
 
+/// Where it leads to, without secrets.
+impl fmt::Display for Config {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let scheme = match self.server.addr() {
+            ConnectionAddr::TcpTls { .. } => "rediss",
+            _ => "redis",
+        };
+        write!(f, "{scheme}://{}/{}", self.server.addr(), self.server.redis_settings().db())
+    }
+}
+
 impl fmt::Debug for Config {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Config")
-            .field("server", &self.shown())
+            .field("server", &self.to_string())
             .field("prefix", &self.prefix)
             .finish_non_exhaustive()
     }

@@ -382,11 +382,12 @@ impl Backend for Redis {
     async fn health(&self) -> Result<Health> {
         let kept = durability::read(self.db()).await.map_err(Trouble::into_error)?;
         Ok(Health {
-            store: self.0.config.shown(),
+            store: self.0.config.to_string(),
             durability: kept.durability(),
             schema_version: SCHEMA,
             push: self.0.writer.desk().wakes.push(),
             notes: kept.notes(),
+            ephemeral: None,
         })
     }
 

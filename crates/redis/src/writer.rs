@@ -26,6 +26,8 @@ const TRIES: u32 = 3;
 
 /// How long one request is tried again and again while others are faster or the server is away.
 const PATIENCE: Duration = Duration::from_secs(20);
+/// How long a request waits for a server that cannot be reached.
+const OUTAGE: Duration = Duration::from_secs(3);
 
 /// A request in a lane.
 pub(crate) trait Job: Send {
@@ -214,7 +216,8 @@ impl Desk {
             let lost = trouble.is_lost() || trouble.is_passing();
             let again = trouble.is_race() || (lost && !failure.committing) || trouble.is_passing();
             let alone = group.len() == 1 || lost;
-            if !again || began.elapsed() > PATIENCE || (tries >= TRIES && !alone) {
+            let patience = if lost { OUTAGE } else { PATIENCE };
+            if !again || began.elapsed() > patience || (tries >= TRIES && !alone) {
                 return Err(failure);
             }
             sleep(pause(tries, lost)).await;

@@ -11,7 +11,8 @@ use statehold_core::batch::Replies;
 use statehold_core::call::{Claim, Sweep};
 use statehold_core::clock::Seconds;
 use statehold_core::command::{
-    EntrySet, LockAcquire, LockRelease, NewEvent, Op, StreamAppend, TaskComplete, TaskCreate, TaskStart,
+    DocumentPut, EntrySet, LockAcquire, LockRelease, NewEvent, Op, StreamAppend, TaskComplete, TaskCreate,
+    TaskStart,
 };
 use statehold_core::model::TaskId;
 use statehold_core::query::{KeyList, ReadFrom, StreamRead, TaskList};
@@ -326,6 +327,41 @@ async fn a_big_namespace_is_listed_counted_and_claimed() {
     let running = TaskList { status: vec![Status::Running], limit: 1000, ..TaskList::default() };
     let running = store.task_list(NAMESPACE, &running).await.expect("they are listed").items;
     assert_eq!(running.len(), 1000);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn hundreds_of_agents_and_thousands_of_tasks_take_less_than_100_mb() {
+    let server = Server::start(&["--appendfsync", "no"]);
+    let store = open(&server).await;
+    for some in 0..10 {
+        let mut batch = Batch::new(NAMESPACE);
+        for number in 0..50 {
+            let agent = format!("{some}-{number}");
+            let _ = batch.add(entry(&format!("heartbeat/{agent}"), 15));
+            let record = Json::parse(r#"{"state":"working","capabilities":["code"]}"#).expect("JSON");
+            let _ = batch.add(DocumentPut::json("agent", &agent, record));
+        }
+        for _ in 0..900 {
+            let _ = batch.add(TaskCreate::new("k"));
+        }
+        apply(&store, batch).await.expect("they are there");
+    }
+    // All of them go through their lives, which leaves events.
+    for _ in 0..9 {
+        let claim = Claim { limit: 1000, ..Claim::new(NAMESPACE, "default", "o") };
+        let mut batch = Batch::new(NAMESPACE);
+        for task in store.claim(claim).await.expect("it is answered").tasks {
+            let token = task.lease.expect("it is leased").token;
+            let _ = batch.add(TaskComplete { id: task.id, token, output: None });
+        }
+        apply(&store, batch).await.expect("they are completed");
+    }
+    let mut raw = raw(&server).await;
+    let info: String = redis::cmd("INFO").arg("memory").query_async(&mut raw).await.expect("it tells");
+    let used = info.lines().find_map(|line| line.strip_prefix("used_memory:")).expect("it is there");
+    let used: u64 = used.trim().parse().expect("a number");
+    eprintln!("500 agents and 9,000 tasks take {used} bytes");
+    assert!(used < 100_000_000, "they take {used} bytes");
 }
 
 #[tokio::test]

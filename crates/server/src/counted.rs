@@ -14,6 +14,7 @@ use statehold_core::query::{
     CategoryPage, CategoryRead, DocumentList, KeyList, Page, StreamPage, StreamRead, TaskCounts, TaskList,
     Why,
 };
+use statehold_core::session::Session;
 use statehold_core::wake::{Topic, Waiter};
 
 use crate::metrics::Metrics;
@@ -79,6 +80,10 @@ passed_on! {
 
         async fn register(&self, namespace: &str, topics: &[Topic]) -> Result<Waiter> {
             self.store.register(namespace, topics).await
+        }
+
+        async fn session(&self) -> Result<Session> {
+            Err(Session::none("a server, whose own the session would be,"))
         }
 
         fn can_lose_answers(&self) -> bool {

@@ -194,6 +194,18 @@ fn push_state(now: &Registry, health: &Result<Health>) -> Result<()> {
     if let Ok(health) = health {
         let state = serde_json::to_value(health.push).unwrap_or_default();
         push.with_label_values(&[state.as_str().unwrap_or_default()]).set(1.0);
+        if let Some(ephemeral) = &health.ephemeral {
+            let up = gauges(
+                now,
+                "statehold_ephemeral_up",
+                "Whether the store of short-lived things answers",
+                &[],
+            )?;
+            up.with_label_values::<&str>(&[]).set(f64::from(u8::from(ephemeral.away.is_none())));
+            let help = "How often the durable store was taken instead of it";
+            let fallbacks = kept(now, IntCounter::new("statehold_ephemeral_fallbacks_total", help))?;
+            fallbacks.inc_by(ephemeral.fallbacks);
+        }
     }
     Ok(())
 }

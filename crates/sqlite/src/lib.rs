@@ -382,6 +382,7 @@ impl Backend for Sqlite {
             schema_version: version.await?,
             push: self.0.wakes.push(),
             notes: self.0.notes.clone(),
+            ephemeral: None,
         })
     }
 

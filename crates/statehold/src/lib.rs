@@ -53,6 +53,7 @@ mod owner;
 mod queues;
 mod renewal;
 mod results;
+pub mod split;
 mod store;
 mod streams;
 pub mod supervisor;

@@ -10,6 +10,8 @@ use statehold_postgres::Postgres;
 use statehold_redis::Redis;
 use statehold_sqlite::Sqlite;
 
+use crate::split::{Opener, Split};
+
 /// The store that is used when none is named.
 pub const DEFAULT_STORE: &str = "sqlite:statehold.db";
 
@@ -24,6 +26,13 @@ pub enum Store {
     Postgres(Box<statehold_postgres::Config>),
     /// `redis://host` or `rediss://host`: a Redis server or cluster.
     Redis(Box<statehold_redis::Config>),
+    /// `split:DURABLE|EPHEMERAL`, of two URLs: what must last on one store, what is short-lived on the other.
+    Split {
+        /// For what must last.
+        durable: Box<Store>,
+        /// For results, heartbeats and live streams.
+        ephemeral: Box<Store>,
+    },
     /// `http://host:port` or `https://…`: a server of Statehold.
     #[cfg(feature = "http")]
     Http {
@@ -55,9 +64,51 @@ impl Store {
             }
             #[cfg(feature = "http")]
             Some(("http" | "https", _)) => Ok(Self::server(url)),
+            Some(("split", both)) if both.contains('|') => {
+                let (durable, ephemeral) = both.rsplit_once('|').unwrap_or_default();
+                Self::parse(durable)?.with_ephemeral(ephemeral)
+            }
             _ => Err(Error::invalid("store", format!("`{}` is not the URL of a store", Self::masked(url)))
                 .hint("write sqlite:path, such as sqlite:statehold.db, postgres://user:password@host/database, redis://host, memory:, or \
                     http://host:port of a server")),
+        }
+    }
+
+    /// The same with another store for what is short-lived: results, heartbeats and live streams.
+    ///
+    /// ```
+    /// use statehold::Store;
+    ///
+    /// let store = Store::parse("sqlite:statehold.db").unwrap();
+    /// assert!(store.clone().with_ephemeral("redis://localhost").is_ok());
+    /// assert!(store.with_ephemeral("http://localhost:7420").is_err());
+    /// ```
+    pub fn with_ephemeral(self, url: &str) -> Result<Self> {
+        let refused = |message: &str| {
+            Err(Error::invalid("ephemeral", message).hint("write redis://host, or leave --ephemeral out"))
+        };
+        match (self, Self::parse(url)?) {
+            (Self::Split { .. }, _) => refused("there is one already"),
+            #[cfg(feature = "http")]
+            (Self::Http { .. }, _) | (_, Self::Http { .. }) => {
+                refused("a server has its own: the setting is for the server")
+            }
+            (durable, ephemeral) => {
+                let ephemeral = match ephemeral {
+                    Self::Redis(config) => Self::Redis(Box::new(config.ephemeral())),
+                    other => other,
+                };
+                Ok(Self::Split { durable: Box::new(durable), ephemeral: Box::new(ephemeral) })
+            }
+        }
+    }
+
+    /// The store for what must last: this one, unless it is two.
+    #[must_use]
+    pub fn durable(self) -> Self {
+        match self {
+            Self::Split { durable, .. } => *durable,
+            store => store,
         }
     }
 
@@ -84,8 +135,13 @@ impl Store {
     /// assert_eq!(Store::masked("postgres://host/db?password=secret&a=b"), "postgres://host/db?password=***&a=b");
     /// assert_eq!(Store::masked("redis://:secret@host"), "redis://:***@host");
     /// assert_eq!(Store::masked("sqlite:a@b:c.db"), "sqlite:a@b:c.db");
+    /// assert_eq!(Store::masked("split:sqlite:a|redis://:secret@host"), "split:sqlite:a|redis://:***@host");
     /// ```
     pub fn masked(url: &str) -> String {
+        if let Some((durable, ephemeral)) = url.strip_prefix("split:").and_then(|both| both.rsplit_once('|'))
+        {
+            return format!("split:{}|{}", Self::masked(durable), Self::masked(ephemeral));
+        }
         let Some((scheme, rest)) = url.split_once("://") else { return url.to_owned() };
         let user = rest.find('@').map_or(0, |first| {
             let host = &rest[first..];
@@ -102,6 +158,17 @@ impl Store {
 
     /// Opens it.
     pub async fn open(self) -> Result<Arc<dyn Backend>> {
+        match self {
+            Self::Split { durable, ephemeral } => {
+                let open: Opener = Box::new(move || Box::pin(ephemeral.clone().open_one()));
+                Ok(Arc::new(Split::open(durable.open_one().await?, open).await?))
+            }
+            store => store.open_one().await,
+        }
+    }
+
+    /// Opens one that is not two.
+    async fn open_one(self) -> Result<Arc<dyn Backend>> {
         Ok(match self {
             Self::Memory => Arc::new(Memory::new(Clock::real())),
             Self::Sqlite(config) => Arc::new(Sqlite::open(config).await?),
@@ -109,6 +176,7 @@ impl Store {
             #[cfg(feature = "http")]
             Self::Http { url, token } => Arc::new(Http::new(&url, token)?),
             Self::Redis(config) => Arc::new(Redis::open(*config).await?),
+            Self::Split { .. } => return Err(Error::invalid("store", "a part of two stores is two itself")),
         })
     }
 }

@@ -14,7 +14,7 @@ use statehold_server::{Config, Role, Server};
 /// The arguments of `statehold bench`.
 #[derive(Args)]
 pub(crate) struct Bench {
-    /// What to measure: `sqlite:PATH`, `postgres://…` or `memory:`
+    /// What to measure: `sqlite:PATH`, `postgres://…`, `redis://…`, `memory:`, or two, `split:DURABLE|EPHEMERAL`
     ///
     /// A path that does not exist yet, or an empty database, is best: what is written stays there. The files or schemas
     /// of those it is compared with stand beside it while it runs.
@@ -88,15 +88,16 @@ fn measure(bench: &Bench) -> Result<Report> {
         slice: bench.seconds,
         present: bench.present,
     };
-    let measured = match &bench.store {
-        Store::Memory => statehold_bench::Store::Memory,
-        Store::Sqlite(config) => statehold_bench::Store::Sqlite(config.path.clone()),
-        Store::Postgres(config) => statehold_bench::Store::Postgres(config.clone()),
+    // Two stores are set against the rivals of the durable one.
+    let measured = match bench.store.clone().durable() {
+        Store::Memory | Store::Split { .. } => statehold_bench::Store::Memory,
+        Store::Sqlite(config) => statehold_bench::Store::Sqlite(config.path),
+        Store::Postgres(config) => statehold_bench::Store::Postgres(config),
         Store::Http { .. } => {
             return Err(Error::unsupported("a server is measured by its store")
                 .hint("name the store itself, such as sqlite:bench.db"));
         }
-        Store::Redis(_) => statehold_bench::Store::Redis,
+        Store::Redis(config) => statehold_bench::Store::Redis(config),
     };
     statehold_bench::runtime()?.block_on(async {
         let backend = bench.store.clone().open().await?;

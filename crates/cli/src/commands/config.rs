@@ -14,6 +14,7 @@ pub(crate) const HELP: &str = "\
 A configuration file is TOML, such as:
 
   store = \"sqlite:/var/lib/statehold/state.db\"
+  ephemeral = \"redis://localhost\"
   namespace = \"default\"
   actor = \"operator\"
 
@@ -38,6 +39,7 @@ pub(crate) fn run(common: &Common, matches: &ArgMatches, show: &Show) -> Result<
     let file = common.file()?;
     let settings = [
         setting(common, matches, "store", common.store.as_ref(), file.store, Some(DEFAULT_STORE)),
+        setting(common, matches, "ephemeral", common.ephemeral.as_ref(), file.ephemeral, None),
         setting(common, matches, "namespace", common.namespace.as_ref(), file.namespace, Some("default")),
         setting(common, matches, "actor", common.actor.as_ref(), file.actor, None),
     ];

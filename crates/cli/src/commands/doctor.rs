@@ -35,7 +35,7 @@ struct Findings {
 pub(crate) async fn run(common: &Common, doctor: &Doctor) -> Result<Exit> {
     let url = common.url()?;
     let mut findings = Findings { store: Store::masked(&url), ..Findings::default() };
-    match common.store()? {
+    match common.store()?.durable() {
         Store::Memory => {
             findings.facts.push("holds nothing before it is used".to_owned());
             findings.sound = true;
@@ -46,7 +46,7 @@ pub(crate) async fn run(common: &Common, doctor: &Doctor) -> Result<Exit> {
             findings.sound = true;
         }
         Store::Sqlite(config) => examine(config, doctor, &mut findings).await?,
-        store @ Store::Postgres(_) => {
+        store @ (Store::Postgres(_) | Store::Split { .. }) => {
             findings.facts = store.open().await?.health().await?.notes;
             findings.sound = true;
         }

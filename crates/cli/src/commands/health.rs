@@ -15,6 +15,10 @@ pub(crate) async fn run(hold: &Statehold, show: &Show) -> Result<Exit> {
         card.add("durability", name(&health.durability));
         card.add("schema", health.schema_version);
         card.add("wakes", name(&health.push));
+        if let Some(ephemeral) = &health.ephemeral {
+            let away = ephemeral.away.is_some().then_some("away");
+            card.add("short-lived", show::plain(away.unwrap_or(&ephemeral.store)));
+        }
         for note in &health.notes {
             card.add("note", show::plain(note));
         }

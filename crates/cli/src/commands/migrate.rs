@@ -18,9 +18,9 @@ pub(crate) struct Migrate {
 /// Opens the store, which may bring it up to date already, and tells its version.
 pub(crate) async fn run(common: &Common, args: &Migrate) -> Result<Exit> {
     let url = common.url()?;
-    let mut store = common.store()?;
+    let mut store = common.store()?.durable();
     match &mut store {
-        Store::Memory | Store::Redis(_) | Store::Http { .. } => {}
+        Store::Memory | Store::Redis(_) | Store::Http { .. } | Store::Split { .. } => {}
         Store::Postgres(config) => config.migrate = !args.dry_run,
         Store::Sqlite(config) => {
             config.migrate = !args.dry_run;

@@ -183,6 +183,11 @@ fn store_url(url: &str) -> Result<String> {
             Ok(format!("sqlite:{}", path.display()))
         }
         Store::Postgres(_) | Store::Redis(_) | Store::Http { .. } => Ok(url.to_owned()),
+        Store::Split { .. } => {
+            let both = url.strip_prefix("split:").and_then(|both| both.rsplit_once('|'));
+            let (durable, ephemeral) = both.unwrap_or_default();
+            Ok(format!("split:{}|{ephemeral}", store_url(durable)?))
+        }
     }
 }
 

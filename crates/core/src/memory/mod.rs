@@ -236,6 +236,7 @@ impl Backend for Memory {
             schema_version: 1,
             push: Push::InProcess,
             notes: vec!["everything is gone when this process ends".into()],
+            ephemeral: None,
         })
     }
 
