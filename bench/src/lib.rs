@@ -86,7 +86,7 @@ pub async fn run(
 }
 
 /// Measures a server that listens at `address` on the store of `backend`, against the library on that store: in the
-/// report *ours* is over HTTP, and the *limit* is the library.
+/// report *ours* is over HTTP, the *limit* is the library, and *naive* the same bytes from somebody who does no work.
 pub async fn run_server(
     backend: Arc<dyn Backend>,
     address: &str,
@@ -100,11 +100,14 @@ pub async fn run_server(
         let (served, direct) = (Arc::clone(&ground), Arc::clone(&ground));
         let served = http::Served { ground: served, ask, address: address.to_owned() };
         let direct = http::Direct { ground: direct, ask };
-        let mut lanes = [Lane::new("over HTTP", Arc::new(served)), Lane::new("library", Arc::new(direct))];
+        let mut lanes =
+            vec![Lane::new("over HTTP", Arc::new(served)), Lane::new("library", Arc::new(direct))];
+        if ask == http::Ask::Get {
+            lanes.push(Lane::new("exchange", Arc::new(http::Parrot::start(&ground, address).await?)));
+        }
         for callers in &options.concurrency {
             let row = run::measure(&mut lanes, ask.op(), *callers, options).await?;
-            let behind = *callers == 64 && row.ratio_limit.is_some_and(|ratio| ratio < ask.target());
-            let missed = Vec::from_iter(behind.then_some("ratio_limit"));
+            let missed = Vec::from_iter(ask.target().missed(&row));
             let row = Row { op: ask.name(), missed, ..row };
             progress(&row.summary());
             report.results.push(row);

@@ -39,8 +39,8 @@ pub(crate) struct Bench {
     present: u64,
     /// Measures a server on the store instead, against the library
     ///
-    /// `task.create` and `entry.get` one a request, and 100 creates a request. What is shown as ours is over HTTP, and
-    /// the limit is the library.
+    /// `task.create` and `entry.get` one a request, and 100 creates a request. What is shown as ours is over HTTP, the
+    /// limit is the library, and naive the same bytes sent by somebody who does no work.
     #[arg(long)]
     server: bool,
     /// How to show it

@@ -1,10 +1,6 @@
 //! Leases: each thing done with one is refused once it is lost, and leaves nothing.
 
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
-
-mod common;
-
-use common::{claim, code, everything, json, on_every_store, story, stream};
+use crate::common::{claim, code, everything, json, on_every_store, story, stream};
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 use statehold::core::command::{DocumentPut, EntrySet, Expect, LockAcquire, TaskCancel};

@@ -1,15 +1,11 @@
 //! The worker: what becomes of a task whatever its handler, its store and its owner do.
 
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
-
-mod common;
-
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
-use common::flaky::Flaky;
-use common::{block_on, json, on_every_store, random, soon, story, tasks};
+use crate::common::flaky::Flaky;
+use crate::common::{block_on, json, on_every_store, random, soon, story, tasks};
 use statehold::core::model::Backoff;
 use statehold::worker::{Failure, Job, Outcome, Report, Stop, Stopping, Worker};
 use statehold::{Clock, Result, Seconds, Statehold, Status, Task, TaskCreate};
@@ -147,12 +143,12 @@ fn an_error_is_tried_again_unless_it_is_permanent_or_about_the_request() {
 
 #[test]
 fn a_handler_that_blocks_its_only_thread_keeps_its_lease() {
-    let folder = common::folder();
+    let folder = crate::common::folder();
     let path = folder.path().join("state.db");
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
     let rival_gives_up = Stopping::new();
     let (task, rival) = runtime.block_on(async {
-        let hold = common::open(&path).await;
+        let hold = crate::common::open(&path).await;
         let task = create(&hold, "block").await;
         let (begun, begins) = mpsc::channel();
         let running = Running::start(worker(&hold).lease(SECOND).handle("block", move |_| {
@@ -165,7 +161,7 @@ fn a_handler_that_blocks_its_only_thread_keeps_its_lease() {
         let rival = std::thread::spawn(move || {
             begins.recv().unwrap();
             block_on(async {
-                let claim = rival_hold.tasks().claim_wait(&["default"], "rival", 1, common::PATIENCE);
+                let claim = rival_hold.tasks().claim_wait(&["default"], "rival", 1, crate::common::PATIENCE);
                 gives_up.run_until_cancelled(claim).await.map(|leases| leases.unwrap().len())
             })
         });

@@ -1,12 +1,8 @@
 //! Waits: whoever waits is told, also of what only time brings.
 
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
-
-mod common;
-
 use std::time::{Duration, Instant};
 
-use common::{PATIENCE, claim, code, json, on_every_store, soon, stream, while_waiting};
+use crate::common::{PATIENCE, claim, code, json, on_every_store, soon, stream, while_waiting};
 use statehold::core::call::{Claim, GroupRead};
 use statehold::core::command::{DeliveryRef, LockAcquire};
 use statehold::core::model::Source;

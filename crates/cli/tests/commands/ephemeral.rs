@@ -1,8 +1,6 @@
 //! The command line and the server with a Redis server beside the file.
 
-mod programs;
-
-use programs::{LIMIT, Place, Ran, eventually};
+use crate::programs::{LIMIT, Place, Ran, eventually};
 use rustix::process::Signal;
 use serde_json::Value;
 use statehold_conformance::redis::Server;

@@ -1,12 +1,8 @@
 //! Futures that are dropped at any moment: afterwards nobody holds anything that nobody knows of.
 
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
-
-mod common;
-
 use std::time::Duration;
 
-use common::{on_every_store, random, stream};
+use crate::common::{on_every_store, random, stream};
 use statehold::core::call::{Claim, GroupRead};
 use statehold::core::command::{DeliveryRef, LockAcquire};
 use statehold::core::model::Source;

@@ -1,11 +1,9 @@
 //! `statehold demo`: it holds, it says so in numbers that are right, and it leaves nothing behind.
 
-mod programs;
-
 use std::collections::HashMap;
 use std::fs;
 
-use programs::{Place, Run, eventually};
+use crate::programs::{Place, Run, eventually};
 use rustix::process::Signal;
 use statehold::core::query::{CategoryFrom, CategoryRead};
 

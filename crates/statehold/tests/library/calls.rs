@@ -1,13 +1,9 @@
 //! The thirteen calls of a state layer, and the rest of every handle.
 
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
-
-mod common;
-
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use common::{claim, code, events, json, on_every_store, story, stream, tasks};
+use crate::common::{claim, code, events, json, on_every_store, story, stream, tasks};
 use statehold::core::call::GroupRead;
 use statehold::core::command::{DeliveryRef, EntrySet, SeekTo, TaskAmend, TrimTo};
 use statehold::core::model::{Content, Source};

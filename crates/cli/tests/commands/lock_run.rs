@@ -1,11 +1,9 @@
 //! `statehold lock run`: one program at a time, however many processes ask.
 
-mod programs;
-
 use std::fs;
 use std::time::Duration;
 
-use programs::{LIMIT, Place, Run, eventually, send};
+use crate::programs::{LIMIT, Place, Run, eventually, send};
 use rustix::process::Signal;
 use statehold::core::model::Lock;
 

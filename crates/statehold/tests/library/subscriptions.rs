@@ -1,13 +1,9 @@
 //! Subscriptions: what is there, then what comes, each event once and in order.
 
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
-
-mod common;
-
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use common::{code, json, on_every_store, random, soon, stream};
+use crate::common::{code, json, on_every_store, random, soon, stream};
 use futures_util::{FutureExt as _, Stream, StreamExt as _};
 use statehold::core::command::TrimTo;
 use statehold::core::model::Event;

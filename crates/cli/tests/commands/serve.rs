@@ -1,9 +1,7 @@
 //! `statehold serve` in processes of its own, ended gently and killed.
 
-mod programs;
-
-use programs::Place;
-use programs::servers::{Load, client, serve};
+use crate::programs::Place;
+use crate::programs::servers::{Load, client, serve};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
@@ -90,7 +88,7 @@ async fn a_server_refuses_what_would_open_it_to_everyone() {
 }
 
 /// The command line, asking a server.
-async fn told(place: &Place, url: &str, args: &[&str]) -> programs::Ran {
+async fn told(place: &Place, url: &str, args: &[&str]) -> crate::programs::Ran {
     let also = |command: &mut std::process::Command| {
         command.env("STATEHOLD_STORE", url);
     };

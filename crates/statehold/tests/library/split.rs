@@ -1,15 +1,11 @@
 //! Two stores as one: what is on which, and what holds when one of them is away.
 
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
-
-mod common;
-
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use common::{block_on, claim, folder, json, soon, stream};
+use crate::common::{block_on, claim, folder, json, soon, stream};
 use statehold::core::batch::Fence;
 use statehold::core::command::{EntrySet, EntryTake, StreamAppend, TaskComplete};
 use statehold::core::query::{KeyList, ReadFrom};

@@ -1,12 +1,8 @@
 //! The supervisor: what has run out of time is seen to, in every namespace, without anyone asking for work.
 
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
-
-mod common;
-
 use std::time::Duration;
 
-use common::{claim, json, on_every_store, soon, story, stream};
+use crate::common::{claim, json, on_every_store, soon, story, stream};
 use statehold::core::policy::{Retention, StreamRetention};
 use statehold::supervisor::{LEADER, Supervisor};
 use statehold::worker::Stopping;

@@ -1,15 +1,11 @@
 //! A bad line to the store, which cuts calls off before or after they are done: each is repeated, and happens once.
 
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
-
-mod common;
-
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use common::flaky::Flaky;
-use common::{claim, code, events, everything, json, story, stream, tasks};
+use crate::common::flaky::Flaky;
+use crate::common::{claim, code, events, everything, json, story, stream, tasks};
 use statehold::core::call::{Claim, GroupRead};
 use statehold::core::command::{DeliveryRef, EntrySet, Expect};
 use statehold::core::model::{Event, Source};

@@ -1,13 +1,11 @@
 //! Several servers on one store: what happens at one is seen at the others, and what one leaves the others take up.
 
-mod programs;
-
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use programs::servers::{Following, Load, client, patient_client, serve, serve_on};
-use programs::{LIMIT, Place, Run, eventually};
+use crate::programs::servers::{Following, Load, client, patient_client, serve, serve_on};
+use crate::programs::{LIMIT, Place, Run, eventually};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 use statehold::core::query::{ReadFrom, TaskList};

@@ -1,12 +1,10 @@
 //! `statehold work` with programs that behave, and with programs that do not: each is bounded and explained, and
 //! nothing stays stuck or running.
 
-mod programs;
-
 use std::fs;
 use std::time::Duration;
 
-use programs::{Place, eventually, send};
+use crate::programs::{Place, eventually, send};
 use rustix::process::Signal;
 use statehold::core::query::TaskList;
 use statehold::{Json, Seconds, Status, Task, TaskCreate, TaskError};

@@ -1,13 +1,11 @@
 //! Many clients that wait: they cost little, and each of them is served.
 
-mod programs;
-
 use std::collections::BTreeSet;
 use std::fs;
 use std::time::{Duration, Instant};
 
-use programs::servers::{Following, client, metric, patient_client, serve};
-use programs::{LIMIT, Place, Run};
+use crate::programs::servers::{Following, client, metric, patient_client, serve};
+use crate::programs::{LIMIT, Place, Run};
 use rustix::process::{Resource, Signal, getrlimit, setrlimit};
 use serde_json::{Value, json};
 
