@@ -53,14 +53,15 @@ impl Ask {
         }
     }
 
-    /// The least part of the library's throughput at 64 connections. A read from memory is done many times over before
-    /// any answer is through a socket, so it is set against the bare exchange instead.
-    pub(crate) const fn target(self) -> Against {
-        match self {
-            Self::Create => Against::Library(0.5),
-            Self::Get => Against::Exchange(0.5),
-            Self::Bulk => Against::Library(0.8),
-        }
+    /// What a row misses: a part of the library's throughput at 64 connections. A read from memory is done many times
+    /// over before any answer is through a socket, so it is set against the bare exchange instead.
+    pub(crate) fn missed(self, row: &Row) -> Option<&'static str> {
+        let (name, ratio, least) = match self {
+            Self::Create => ("ratio_limit", row.ratio_limit, 0.5),
+            Self::Get => ("ratio_naive", row.ratio_naive, 0.5),
+            Self::Bulk => ("ratio_limit", row.ratio_limit, 0.8),
+        };
+        (row.concurrency == 64 && ratio.is_some_and(|ratio| ratio < least)).then_some(name)
     }
 
     /// How many tasks a call creates.
@@ -70,26 +71,6 @@ impl Ask {
             Self::Get => 0,
             Self::Bulk => BULK,
         }
-    }
-}
-
-/// What the throughput over HTTP is set against, and the least part of it that is good enough.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Against {
-    /// The same calls of the library.
-    Library(f64),
-    /// The same bytes, without any work.
-    Exchange(f64),
-}
-
-impl Against {
-    /// What a row misses.
-    pub(crate) fn missed(self, row: &Row) -> Option<&'static str> {
-        let (name, ratio, least) = match self {
-            Self::Library(least) => ("ratio_limit", row.ratio_limit, least),
-            Self::Exchange(least) => ("ratio_naive", row.ratio_naive, least),
-        };
-        (row.concurrency == 64 && ratio.is_some_and(|ratio| ratio < least)).then_some(name)
     }
 }
 

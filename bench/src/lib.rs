@@ -107,7 +107,7 @@ pub async fn run_server(
         }
         for callers in &options.concurrency {
             let row = run::measure(&mut lanes, ask.op(), *callers, options).await?;
-            let missed = Vec::from_iter(ask.target().missed(&row));
+            let missed = Vec::from_iter(ask.missed(&row));
             let row = Row { op: ask.name(), missed, ..row };
             progress(&row.summary());
             report.results.push(row);

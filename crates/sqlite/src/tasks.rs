@@ -253,12 +253,23 @@ fn write_plain(row: &TaskRow, db: Db<'_, '_>, ns: i64) -> Result<usize> {
     )
 }
 
-/// Does something to the row of a task where it lies as far as known; if it is not there, by the task's id.
-fn by_row(db: Db<'_, '_>, task: TaskId, act: impl Fn(Option<i64>) -> Result<usize>) -> Result<usize> {
-    match db.row_of(task).map(|row| act(Some(row))).transpose()? {
-        Some(changed) if changed > 0 => Ok(changed),
-        _ => act(None),
+/// Does something with the row of a task where it lies as far as known; if it is not there, by the task's id.
+fn by_row<T>(
+    db: Db<'_, '_>,
+    task: TaskId,
+    act: impl Fn(Option<i64>) -> Result<Option<T>>,
+) -> Result<Option<T>> {
+    if let Some(row) = db.row_of(task)
+        && let Some(done) = act(Some(row))?
+    {
+        return Ok(Some(done));
     }
+    act(None)
+}
+
+/// Changes the row of a task, by a statement that says how many rows it changed.
+fn change(db: Db<'_, '_>, task: TaskId, act: impl Fn(Option<i64>) -> Result<usize>) -> Result<()> {
+    by_row(db, task, |at| Ok(Some(act(at)?).filter(|changed| *changed > 0))).map(drop)
 }
 
 /// Writes the columns that a plain start or release changes.
@@ -387,44 +398,45 @@ fn same_but_for_renewal(one: &TaskRow, two: &TaskRow) -> bool {
 
 impl Table for TaskRow {
     fn get(db: Db<'_, '_>, ns: i64, key: &TaskId) -> Result<Option<Self>> {
-        let get = |at: Option<i64>| {
-            db.first(sql!("task_get"), params![ns, id(*key), at], |cells| Ok((read(cells)?, cells.get()?)))
-        };
-        let there = db.row_of(*key).map(|at| get(Some(at))).transpose()?.flatten();
-        let found = if there.is_some() { there } else { get(None)? };
-        Ok(found.map(|(row, at)| {
-            db.note_row(*key, at);
-            row
-        }))
+        by_row(db, *key, |at| {
+            db.first(sql!("task_get"), params![ns, id(*key), at], |cells| {
+                let row = read(cells)?;
+                if at.is_none() {
+                    db.note_row(*key, cells.get()?);
+                }
+                Ok(row)
+            })
+        })
     }
 
     fn put(&self, db: Db<'_, '_>, ns: i64, before: Option<&Self>) -> Result<()> {
         let task = &self.task;
         match before {
             None => {
-                let written = if is_plain(self) {
-                    write_plain(self, db, ns)?
+                if is_plain(self) {
+                    write_plain(self, db, ns)?;
                 } else {
-                    write(self, db, ns, sql!("task_insert"))?
-                };
+                    write(self, db, ns, sql!("task_insert"))?;
+                }
                 db.note_row(task.id, db.connection().last_insert_rowid());
-                written
             }
             Some(before) if same_but_for_renewal(before, self) => {
                 let heartbeat_at = task.lease.as_ref().map(|lease| lease.heartbeat_at.as_micros());
                 let (expiry, progress) = (micros(self.lease_expiry()), text(task.progress.as_ref()));
-                by_row(db, task.id, |at| {
+                change(db, task.id, |at| {
                     db.run(sql!("task_renew"), params![ns, id(task.id), heartbeat_at, expiry, progress, at])
-                })?
+                })?;
             }
             Some(before) if starts(before, self) && same_but_for_step(before, self) => {
-                by_row(db, task.id, |at| write_step(self, db, ns, at))?
+                change(db, task.id, |at| write_step(self, db, ns, at))?;
             }
             Some(before) if ends(before, self) && same_but_for_step(before, self) => {
-                by_row(db, task.id, |at| write_end(self, db, ns, at))?
+                change(db, task.id, |at| write_end(self, db, ns, at))?;
             }
-            Some(_) => write(self, db, ns, sql!("task_update"))?,
-        };
+            Some(_) => {
+                write(self, db, ns, sql!("task_update"))?;
+            }
+        }
         places::change(db, ns, before, Some(self))
     }
 

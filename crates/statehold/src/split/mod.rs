@@ -224,9 +224,7 @@ impl Backend for Split {
     async fn sweep(&self, sweep: Sweep) -> Result<Swept> {
         let mut swept = self.durable.sweep(sweep.clone()).await?;
         if let Some(other) = self.ephemeral.ask(async |store| store.sweep(sweep).await).await? {
-            swept.entries += other.entries;
-            swept.answers += other.answers;
-            swept.trimmed += other.trimmed;
+            swept.add(&other);
             swept.more |= other.more;
         }
         Ok(swept)
