@@ -242,7 +242,8 @@ pub struct LockRow {
     pub token: Token,
     /// Who holds it.
     pub holder: Option<Holder>,
-    /// When the row may go: 24 hours after the end, so that tokens keep growing.
+    /// When the row may go: 24 hours after the time it was taken for, released or not, so that tokens keep growing.
+    /// A release leaves it as it is, and need not touch what finds rows by it.
     pub forget_at: Timestamp,
 }
 

@@ -23,6 +23,9 @@ use crate::{documents, entries, groups, keys as batch_keys, locks, places, queue
 /// not used is left out.
 const RESERVE: u64 = 64;
 
+/// What was accepted, in its namespace.
+pub(crate) type Accepted = Vec<(Arc<str>, Effects)>;
+
 /// An open transaction.
 pub(crate) struct Transaction<'t, 'c> {
     pub(crate) db: Db<'t, 'c>,
@@ -30,8 +33,8 @@ pub(crate) struct Transaction<'t, 'c> {
     pub(crate) replica: &'t str,
     /// What is known of each namespace.
     pub(crate) spaces: Map<String, Space>,
-    /// What was accepted, in its namespace.
-    pub(crate) accepted: Vec<(Arc<str>, Effects)>,
+    /// What it will have done.
+    pub(crate) accepted: Accepted,
 }
 
 /// What a transaction knows of a namespace.

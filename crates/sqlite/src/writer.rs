@@ -8,14 +8,14 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use rusqlite::Connection;
-use statehold_core::plan::{Context, Effects, Map, Rows, Step};
+use statehold_core::plan::{Context, Map, Rows, Step};
 use statehold_core::{Clock, Error, Result};
 use tokio::sync::oneshot;
 
 use crate::error;
 use crate::log::Log;
 use crate::statements::{Db, Kept, sql};
-use crate::transaction::{Space, Transaction};
+use crate::transaction::{Accepted, Space, Transaction};
 use crate::wakes::Wakes;
 
 /// How long one transaction goes on taking requests, so that another process gets its turn.
@@ -277,7 +277,10 @@ impl Desk {
         });
         self.answered.set(group.len());
         match committed {
-            Ok(()) => group.into_iter().for_each(Job::answer),
+            Ok(accepted) => {
+                group.into_iter().for_each(Job::answer);
+                self.wake(&accepted);
+            }
             Err(problem) if group.len() <= 1 => {
                 let error = error::from(problem);
                 // If not even a transaction could be begun, nobody who waits fares better.
@@ -292,7 +295,10 @@ impl Desk {
 
     fn commit_one(&self, db: Db<'_, '_>, mut job: Box<dyn Job>) {
         match self.transact(db, |transaction| job.decide(transaction)) {
-            Ok(()) => job.answer(),
+            Ok(accepted) => {
+                job.answer();
+                self.wake(&accepted);
+            }
             Err(problem) => job.fail(error::from(problem)),
         }
     }
@@ -312,12 +318,17 @@ impl Desk {
         Ok(Done { spaces: transaction.spaces, accepted: transaction.accepted })
     }
 
-    /// Runs a transaction, commits it, and wakes who waits for what it did.
+    /// Wakes who waits for what was done. Those who asked for it have their answers first.
+    fn wake(&self, accepted: &Accepted) {
+        self.wakes.wake(|| accepted.iter().flat_map(|(namespace, effects)| effects.marks(namespace)));
+    }
+
+    /// Runs a transaction and commits it.
     fn transact(
         &self,
         db: Db<'_, '_>,
         work: impl FnOnce(&mut Transaction<'_, '_>) -> rusqlite::Result<()>,
-    ) -> rusqlite::Result<()> {
+    ) -> rusqlite::Result<Accepted> {
         db.run(sql!("begin_write"), [])?;
         let done = self.run_begun(db, work).and_then(|done| db.run(sql!("commit"), []).map(|_| done));
         let Done { spaces, accepted } = done.inspect_err(|_| {
@@ -325,15 +336,14 @@ impl Desk {
             let _ = db.run(sql!("rollback"), []);
         })?;
         self.known.borrow_mut().spaces = spaces;
-        self.wakes.wake(|| accepted.iter().flat_map(|(namespace, effects)| effects.marks(namespace)));
-        Ok(())
+        Ok(accepted)
     }
 }
 
 /// What a transaction leaves.
 struct Done {
     spaces: Map<String, Space>,
-    accepted: Vec<(Arc<str>, Effects)>,
+    accepted: Accepted,
 }
 
 #[cfg(test)]

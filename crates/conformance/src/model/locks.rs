@@ -89,7 +89,6 @@ impl Commit {
         let state = self.state.locks.get_mut(key).filter(|state| state.forget_at > now);
         if let Some(state) = state.filter(|state| state.holder.is_some()) {
             state.holder = None;
-            state.forget_at = now + DAY;
         }
     }
 

@@ -87,7 +87,7 @@ pub(super) fn release(tx: &mut Tx<'_>, release: &LockRelease) -> Planned<Done> {
 
 fn free(tx: &mut Tx<'_>, key: &String) -> Planned<()> {
     if let Some(row) = remembered(tx, key)?.filter(|row| row.holder.is_some()) {
-        tx.put(LockRow { holder: None, forget_at: tx.now + MEMORY, ..LockRow::clone(&row) });
+        tx.put(LockRow { holder: None, ..LockRow::clone(&row) });
     }
     Ok(())
 }
