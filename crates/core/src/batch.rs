@@ -3,6 +3,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::marker::PhantomData;
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -405,18 +406,18 @@ fn delivery_names(ack: crate::command::Ack<'_>) -> Vec<Name<'_>> {
     ack.deliveries.iter().map(|d| Name::Delivery(ack.group, ack.source, &d.position)).collect()
 }
 
-/// A checked batch, ready for a backend.
+/// A checked batch, ready for a backend. Clones share it.
 ///
 /// It can be written for another process of the same trust that applies it there. It is checked again when it
 /// is read; that generated ids are new is believed, so it is not how callers send batches.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(try_from = "PreparedWire", into = "PreparedWire")]
 pub struct Prepared {
-    batch: Batch,
+    batch: Arc<Batch>,
     request: Option<RequestHash>,
-    generated: HashSet<TaskId>,
+    generated: Arc<HashSet<TaskId>>,
     /// The hash of each create, worked out where the caller is rather than where everyone waits.
-    creates: HashMap<TaskId, RequestHash>,
+    creates: Arc<HashMap<TaskId, RequestHash>>,
 }
 
 /// How [`Prepared`] is written: with what a [`Batch`] leaves out.
@@ -434,7 +435,8 @@ struct PreparedWire {
 impl From<Prepared> for PreparedWire {
     fn from(prepared: Prepared) -> Self {
         let Prepared { batch, request, generated, creates: _ } = prepared;
-        let Batch { namespace, actor, key, traceparent: _, fences, commands } = batch;
+        let Batch { namespace, actor, key, traceparent: _, fences, commands } = Arc::unwrap_or_clone(batch);
+        let generated = Arc::unwrap_or_clone(generated);
         Self { namespace, actor, key, fences, commands, request, generated }
     }
 }
@@ -456,8 +458,8 @@ impl Prepared {
             Command::TaskCreate(create) => create.id.map(|id| (id, RequestHash::of(&create.request()))),
             _ => None,
         };
-        let creates = batch.commands.iter().filter_map(hash).collect();
-        Self { batch, request, generated, creates }
+        let creates = Arc::new(batch.commands.iter().filter_map(hash).collect());
+        Self { batch: Arc::new(batch), request, generated: Arc::new(generated), creates }
     }
 
     /// The hash of the request that creates a task.
@@ -473,7 +475,15 @@ impl Prepared {
     /// The same batch for another try after an unknown outcome: ids made for the first try may exist now.
     #[must_use]
     pub fn again(mut self) -> Self {
-        self.generated.clear();
+        self.generated = Arc::default();
+        self
+    }
+
+    /// The same batch with a key that only its maker knows, so that it can be repeated after an unknown outcome.
+    #[must_use]
+    pub fn keyed(mut self, key: BatchKey) -> Self {
+        Arc::make_mut(&mut self.batch).key = Some(key);
+        self.request = Some(RequestHash::of(&*self.batch));
         self
     }
 

@@ -125,20 +125,13 @@ impl Statehold {
 
     /// Applies a batch: all of it or nothing. If the store does not answer, it is repeated, in such a way that it
     /// happens once; dropping the future leaves nothing half done.
-    pub async fn apply(&self, mut batch: Batch) -> Result<Replies> {
-        let own_key = batch.key.is_none() && self.backend.can_lose_answers();
-        let mut prepared = if own_key {
-            let unkeyed = batch.clone().prepare()?;
-            // What is repeated by its ids needs no key.
-            if unkeyed.clone().again().repeats_by_nature() {
-                unkeyed
-            } else {
-                batch.key = Some(BatchKey::for_retry());
-                batch.prepare()?
-            }
-        } else {
-            batch.prepare()?
-        };
+    pub async fn apply(&self, batch: Batch) -> Result<Replies> {
+        let mut prepared = batch.prepare()?;
+        let keyed = prepared.batch().key.is_some() || !self.backend.can_lose_answers();
+        // What is repeated by its ids needs no key.
+        if !keyed && !prepared.clone().again().repeats_by_nature() {
+            prepared = prepared.keyed(BatchKey::for_retry());
+        }
         let mut tries = Tries::new();
         let first = prepared.clone();
         loop {

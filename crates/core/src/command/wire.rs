@@ -48,9 +48,11 @@ impl Fields {
 
     /// All of them as a type, which refuses what it does not know.
     pub fn read<T: DeserializeOwned>(&self) -> Result<T> {
-        let pairs = self.0.iter().map(|(name, value)| (name.as_str(), value.as_ref()));
-        let map = MapDeserializer::<_, serde_json::Error>::new(pairs);
-        serde_path_to_error::deserialize(map)
+        let pairs = || self.0.iter().map(|(name, value)| (name.as_str(), value.as_ref()));
+        let map = || MapDeserializer::<_, serde_json::Error>::new(pairs());
+        // Where something is wrong is looked for only when something is: keeping track of the place takes time.
+        T::deserialize(map())
+            .or_else(|_| serde_path_to_error::deserialize(map()))
             .map_err(|e| Error::invalid(e.path().to_string().trim_matches('.'), e.inner().to_string()))
     }
 }
