@@ -292,3 +292,34 @@ pub struct Migration {
     /// The steps.
     pub steps: Vec<String>,
 }
+
+/// Hands the calls that only ask to a macro, with more for it behind them, for those who pass them on to another
+/// backend: `asking!(passed { … })` is `passed! { { task_get(namespace: &str, …) -> …; … } { … } }`.
+#[macro_export]
+macro_rules! asking {
+    ($macro:ident $($more:tt)*) => {
+        $macro! {
+            {
+                task_get(namespace: &str, ids: &[$crate::model::TaskId]) -> Vec<Option<$crate::model::Task>>;
+                task_list(namespace: &str, list: &$crate::query::TaskList) -> $crate::query::Page<$crate::model::Task>;
+                task_count(namespace: &str, queue: Option<&str>) -> $crate::query::TaskCounts;
+                task_why(namespace: &str, id: $crate::model::TaskId) -> $crate::query::Why;
+                stream_read(namespace: &str, read: &$crate::query::StreamRead) -> $crate::query::StreamPage;
+                category_read(namespace: &str, read: &$crate::query::CategoryRead) -> $crate::query::CategoryPage;
+                stream_list(namespace: &str, list: &$crate::query::KeyList)
+                    -> $crate::query::Page<$crate::model::StreamInfo>;
+                group_info(namespace: &str, group: &str, source: &$crate::model::Source) -> $crate::model::GroupInfo;
+                document_get(namespace: &str, kind: &str, name: &str) -> Option<$crate::model::Document>;
+                entry_get(namespace: &str, key: &str) -> Option<$crate::model::Entry>;
+                entry_list(namespace: &str, list: &$crate::query::KeyList) -> $crate::query::Page<$crate::model::Entry>;
+                lock_get(namespace: &str, key: &str) -> Option<$crate::model::Lock>;
+                lock_list(namespace: &str, list: &$crate::query::KeyList) -> $crate::query::Page<$crate::model::Lock>;
+                queue_list(namespace: &str) -> Vec<$crate::model::QueueInfo>;
+                namespaces() -> Vec<String>;
+                health() -> $crate::backend::Health;
+                migrate(dry_run: bool) -> $crate::backend::Migration;
+            }
+            $($more)*
+        }
+    };
+}

@@ -4,16 +4,13 @@
 use async_trait::async_trait;
 use futures_util::stream::BoxStream;
 use serde_json::value::RawValue;
-use statehold_core::backend::{Backend, Health, Migration};
+use statehold_core::Backend;
 use statehold_core::batch::{Prepared, Replies};
 use statehold_core::call::{Claim, Claimed, Deliveries, GroupRead, Sweep, Swept};
 use statehold_core::dump::Record;
 use statehold_core::error::Result;
-use statehold_core::model::{Document, Entry, GroupInfo, Lock, QueueInfo, Source, StreamInfo, Task, TaskId};
-use statehold_core::query::{
-    CategoryPage, CategoryRead, DocumentList, KeyList, Page, StreamPage, StreamRead, TaskCounts, TaskList,
-    Why,
-};
+use statehold_core::model::Document;
+use statehold_core::query::{DocumentList, Page};
 use statehold_core::session::Session;
 use statehold_core::wake::{Topic, Waiter};
 
@@ -23,6 +20,9 @@ use super::serve::Store;
 use super::wire::{Argument, read, write};
 
 macro_rules! calls {
+    ({ $($asking:tt)* } plain { $($plain:tt)* } special { $($special:tt)* }) => {
+        calls! { plain { $($asking)* $($plain)* } special { $($special)* } }
+    };
     (
         plain { $($plain:ident($($argument:ident: $type:ty),*) -> $answer:ty;)* }
         special { $($special:ident($($other:ident: $other_type:ty),*) -> $other_answer:ty;)* }
@@ -85,26 +85,10 @@ macro_rules! calls {
     };
 }
 
-calls! {
+statehold_core::asking! {
+    calls
     plain {
         sweep(sweep: Sweep) -> Swept;
-        task_get(namespace: &str, ids: &[TaskId]) -> Vec<Option<Task>>;
-        task_list(namespace: &str, list: &TaskList) -> Page<Task>;
-        task_count(namespace: &str, queue: Option<&str>) -> TaskCounts;
-        task_why(namespace: &str, id: TaskId) -> Why;
-        stream_read(namespace: &str, read: &StreamRead) -> StreamPage;
-        category_read(namespace: &str, read: &CategoryRead) -> CategoryPage;
-        stream_list(namespace: &str, list: &KeyList) -> Page<StreamInfo>;
-        group_info(namespace: &str, group: &str, source: &Source) -> GroupInfo;
-        document_get(namespace: &str, kind: &str, name: &str) -> Option<Document>;
-        entry_get(namespace: &str, key: &str) -> Option<Entry>;
-        entry_list(namespace: &str, list: &KeyList) -> Page<Entry>;
-        lock_get(namespace: &str, key: &str) -> Option<Lock>;
-        lock_list(namespace: &str, list: &KeyList) -> Page<Lock>;
-        queue_list(namespace: &str) -> Vec<QueueInfo>;
-        namespaces() -> Vec<String>;
-        health() -> Health;
-        migrate(dry_run: bool) -> Migration;
     }
     special {
         apply(batch: Prepared) -> Replies;

@@ -4,19 +4,15 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use async_trait::async_trait;
 use futures_core::stream::BoxStream;
-use statehold::core::backend::{Health, Migration};
 use statehold::core::batch::{Prepared, Replies};
 use statehold::core::call::{Claim, Claimed, Deliveries, GroupRead, Sweep, Swept};
 use statehold::core::dump::Record;
 use statehold::core::memory::Memory;
-use statehold::core::model::{Document, Entry, GroupInfo, Lock, QueueInfo, Source, StreamInfo};
-use statehold::core::query::{
-    CategoryPage, CategoryRead, DocumentList, KeyList, Page, StreamPage, StreamRead, TaskCounts, TaskList,
-    Why,
-};
+use statehold::core::model::Document;
+use statehold::core::query::{DocumentList, Page};
 use statehold::core::session::Session;
 use statehold::core::wake::{Topic, Waiter};
-use statehold::{Backend, Clock, Error, ErrorKind, Result, Task, TaskId};
+use statehold::{Backend, Clock, Error, ErrorKind, Result};
 
 use super::random;
 
@@ -88,7 +84,7 @@ impl Flaky {
 
 /// Reads are passed on as they are.
 macro_rules! passing_on {
-    ($($call:ident($($argument:ident: $type:ty),*) -> $answer:ty;)*) => {
+    ($({ $($call:ident($($argument:ident: $type:ty),*) -> $answer:ty;)* })*) => {
         #[async_trait]
         impl Backend for Flaky {
             async fn apply(&self, batch: Prepared) -> Result<Replies> {
@@ -110,35 +106,21 @@ macro_rules! passing_on {
                 true
             }
 
-            $(async fn $call(&self, $($argument: $type),*) -> Result<$answer> {
+            $($(async fn $call(&self, $($argument: $type),*) -> Result<$answer> {
                 self.store.$call($($argument),*).await
-            })*
+            })*)*
         }
     };
 }
 
-passing_on! {
-    sweep(sweep: Sweep) -> Swept;
-    session() -> Session;
-    task_get(namespace: &str, ids: &[TaskId]) -> Vec<Option<Task>>;
-    task_list(namespace: &str, list: &TaskList) -> Page<Task>;
-    task_count(namespace: &str, queue: Option<&str>) -> TaskCounts;
-    task_why(namespace: &str, id: TaskId) -> Why;
-    stream_read(namespace: &str, read: &StreamRead) -> StreamPage;
-    category_read(namespace: &str, read: &CategoryRead) -> CategoryPage;
-    stream_list(namespace: &str, list: &KeyList) -> Page<StreamInfo>;
-    group_info(namespace: &str, group: &str, source: &Source) -> GroupInfo;
-    document_get(namespace: &str, kind: &str, name: &str) -> Option<Document>;
-    document_list(namespace: &str, list: &DocumentList) -> Page<Document>;
-    entry_get(namespace: &str, key: &str) -> Option<Entry>;
-    entry_list(namespace: &str, list: &KeyList) -> Page<Entry>;
-    lock_get(namespace: &str, key: &str) -> Option<Lock>;
-    lock_list(namespace: &str, list: &KeyList) -> Page<Lock>;
-    queue_list(namespace: &str) -> Vec<QueueInfo>;
-    namespaces() -> Vec<String>;
-    register(namespace: &str, topics: &[Topic]) -> Waiter;
-    health() -> Health;
-    migrate(dry_run: bool) -> Migration;
-    dump(namespace: &str) -> BoxStream<'static, Result<Record>>;
-    load(namespace: &str, records: BoxStream<'static, Result<Record>>) -> u64;
+statehold::core::asking! {
+    passing_on
+    {
+        sweep(sweep: Sweep) -> Swept;
+        session() -> Session;
+        document_list(namespace: &str, list: &DocumentList) -> Page<Document>;
+        register(namespace: &str, topics: &[Topic]) -> Waiter;
+        dump(namespace: &str) -> BoxStream<'static, Result<Record>>;
+        load(namespace: &str, records: BoxStream<'static, Result<Record>>) -> u64;
+    }
 }
