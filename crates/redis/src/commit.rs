@@ -116,8 +116,8 @@ pub(crate) struct Writing {
     cleared: Vec<[Range; 2]>,
     gone: Vec<Bytes>,
     put: Vec<Put>,
-    members_gone: BTreeSet<Bytes>,
-    members_put: BTreeSet<Bytes>,
+    pub(crate) members_gone: BTreeSet<Bytes>,
+    pub(crate) members_put: BTreeSet<Bytes>,
     counts: BTreeMap<Bytes, i64>,
     meta: Vec<(Bytes, Bytes)>,
     /// The key of a list, and what happens to it.

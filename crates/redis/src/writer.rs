@@ -240,14 +240,14 @@ struct Decided {
     marks: Vec<Mark>,
     /// Kinds of which unknown rows were taken for absent.
     guessed: BTreeSet<u8>,
+    /// It counts on it that no other process takes ready tasks.
+    looked_ahead: bool,
 }
 
 /// Moves a lane until nobody waits in it.
 async fn run(lane: Lane, lanes: Arc<Mutex<HashMap<String, Waiting>>>, bell: Arc<Notify>) {
     let mut flights = FuturesUnordered::new();
     loop {
-        // Whoever was answered just now may have come again.
-        yield_now().await;
         let jobs = take(&lanes, &lane.namespace, flights.is_empty());
         let Some(jobs) = jobs else { return };
         let idle = jobs.is_empty();
@@ -322,7 +322,12 @@ impl Lane {
     /// Answers a group that came back; gives it back if it is to be tried again.
     async fn answer(&self, (group, decided, written): Landed) -> Option<Group> {
         let Err(failure) = self.desk.conclude(self, decided, written).await else {
+            let many = group.len() > 1;
             group.into_iter().for_each(Job::answer);
+            if many {
+                // They may come again at once, and then they go together.
+                yield_now().await;
+            }
             return None;
         };
         if failure.trouble.is_race() || failure.trouble.is_passing() {
@@ -437,13 +442,16 @@ impl Desk {
         let writing = changed.writing(&lane.space);
         if let Some(memory) = &mut memory {
             match &writing {
-                Ok(writing) => memory.sent(writing.touched(), version),
+                Ok(writing) => {
+                    memory.move_ready(&writing.members_gone, &writing.members_put);
+                    memory.sent(writing.touched(), version);
+                }
                 Err(_) => memory.forget_after(&BTreeSet::new()),
             }
         }
         let writing = writing?;
         let call = call(&snapshot, &writing, &version, &wake);
-        Ok(Decided { call, marks, guessed: snapshot.guessed })
+        Ok(Decided { call, marks, guessed: snapshot.guessed, looked_ahead: snapshot.looked_ahead })
     }
 
     /// Sees to it that everyone knows what was written, and forgets what is remembered if it was not.
@@ -461,7 +469,11 @@ impl Desk {
                 entered.map_err(|trouble| Failure { trouble, committing: true })?;
             }
             Err(trouble) => {
-                lane.memory.lock().unwrap_or_else(PoisonError::into_inner).forget_after(&decided.guessed);
+                let mut memory = lane.memory.lock().unwrap_or_else(PoisonError::into_inner);
+                memory.forget_after(&decided.guessed);
+                if decided.looked_ahead {
+                    memory.be_crowded();
+                }
                 return Err(Failure { trouble, committing: true });
             }
         }
