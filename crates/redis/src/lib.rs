@@ -1,8 +1,8 @@
 //! Statehold on Redis: sub-millisecond state, as durable as the server is configured to be.
 //!
 //! The way of a request: [`Redis::apply`](Backend::apply) puts it into the lane of its namespace (`writer`), which takes
-//! all that waits there, loads the rows that the plans ask for in one go (`snapshot`, `search`, `lookups`), lets the plan
-//! of each request decide, and writes what they leave by one function on the server (`commit`, `lua/commit.lua`), which
+//! all that waits there, loads the rows that the plans ask for in one go (`snapshot`, `search`, `lookups`), unless they are
+//! remembered (`memory`), lets the plan of each request decide, and writes what they leave by one function on the server (`commit`, `lua/commit.lua`), which
 //! first checks that everything they read is still so. If it is not, it begins anew. Reads go past the lanes. How keys
 //! and the index look is in `space`.
 
