@@ -2,8 +2,8 @@
 -- checked, since nothing is taken back. Arguments stay text wherever they can: a number costs more to pass on.
 -- keys: meta, index, counts, reservations, then those of the parts, in their order
 -- args: tag, the time in microseconds from which the plans no longer hold (0: never), the time that they went by, "1" if
---   that was a guess, channel and message for the wakes, the version of what is written, then parts, each with the number of
---   its items first:
+--   that was a guess, channel and message for the wakes, the channel of the caller alone or "", the version of what is
+--   written, then parts, each with the number of its items first:
 --   rows:           how many were read, how many of those, the first ones, are put, how many more are put; then the versions
 --                   of those read, "" if absent, then of each that is put: value, time in milliseconds to expire or ""
 --                                                                      (a key each)
@@ -58,6 +58,15 @@ local function note_trim(meta, category, position)
   redis.call('HSET', meta, 'trims:' .. category, table.concat(kept))
 end
 
+-- Whether nobody listens to the channel of all but the caller, who listens to one of its own too.
+local function is_alone(all, own)
+  if own == '' then
+    return false
+  end
+  local counts = redis.pcall('PUBSUB', 'NUMSUB', all, own)
+  return not counts.err and counts[2] <= counts[4]
+end
+
 local function trim(meta, index, list, category, stream, up_to)
   local first = redis.call('LINDEX', list, 0)
   local count = first and math.min(up_to - number_of(first) + 1, redis.call('LLEN', list)) or 0
@@ -80,7 +89,7 @@ end
 
 local function commit(keys, args)
   local call, meta, index, counts, reservations = redis.call, keys[1], keys[2], keys[3], keys[4]
-  local tag, version, key, arg = args[1], args[7], 4, 7
+  local tag, version, key, arg = args[1], args[8], 4, 8
   local function next_key()
     key = key + 1
     return keys[key]
@@ -211,7 +220,7 @@ local function commit(keys, args)
   for i = from, to, 1000 do
     call('HDEL', reservations, unpack(args, i, math.min(i + 999, to)))
   end
-  if args[6] ~= '' then
+  if args[6] ~= '' and not is_alone(args[5], args[7]) then
     call('PUBLISH', args[5], args[6])
   end
   return { known[1] and 'ok' or 'first', now }

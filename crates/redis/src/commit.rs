@@ -285,6 +285,9 @@ pub(crate) struct Wake {
     pub(crate) channel: String,
     /// Empty if nobody is to be woken.
     pub(crate) message: String,
+    /// A channel that only this process listens to, so that it is seen on the server whether others do; empty if that cannot
+    /// be seen.
+    pub(crate) own: String,
 }
 
 /// The call that checks everything that was read and writes. There is none if nothing is left to write and everything was
@@ -308,6 +311,7 @@ pub(crate) fn call(
     all.number(u8::from(snapshot.guessed_time()));
     all.add(wake.channel.as_bytes());
     all.add(wake.message.as_bytes());
+    all.add(wake.own.as_bytes());
     all.add(version);
     all.rows(snapshot, &writing.put);
     all.part(&snapshot.seen.ranges, |all, seen| {

@@ -177,7 +177,8 @@ impl Connection {
         Err(trouble)
     }
 
-    fn is_cluster(&self) -> bool {
+    /// Whether it leads to a cluster.
+    pub(crate) fn is_cluster(&self) -> bool {
         matches!(self.link, Link::Cluster(_))
     }
 

@@ -339,6 +339,7 @@ impl Lane {
 
     /// Writes a group on what is loaded. If that fails, each half of it is tried anew, so that none suffers for another.
     async fn settle(&self, group: Group) {
+        self.memory.lock().unwrap_or_else(PoisonError::into_inner).forget_after(&BTreeSet::new());
         let mut waiting = vec![group];
         while let Some(mut group) = waiting.pop() {
             match self.desk.try_to_write(self, &mut group).await {
