@@ -259,11 +259,11 @@ impl<'a> Arguments<'a> {
         self.number(added.len());
         for put in &replaced {
             self.keys.push(&put.name);
-            self.add(bytes_of(&seen[&put.name]));
+            self.add(bytes_of(seen[&put.name].as_ref()));
         }
         for (name, version) in unchanged {
             self.keys.push(name);
-            self.add(bytes_of(version));
+            self.add(bytes_of(version.as_ref()));
         }
         self.keys.extend(added.iter().map(|put| put.name.as_slice()));
         for put in replaced.into_iter().chain(added) {
@@ -276,8 +276,8 @@ impl<'a> Arguments<'a> {
     }
 }
 
-fn bytes_of(version: &Option<Version>) -> &[u8] {
-    version.as_ref().map_or(&[], |version| version.as_slice())
+fn bytes_of(version: Option<&Version>) -> &[u8] {
+    version.map_or(&[], |version| version.as_slice())
 }
 
 /// Whom to wake, and how.
@@ -325,7 +325,9 @@ pub(crate) fn call(
         all.add(stored);
     });
     all.part(&writing.cleared, |all, [rows, places]| {
-        [&rows.min, &rows.max, &places.min, &places.max].into_iter().for_each(|bound| all.add(bound));
+        for bound in [&rows.min, &rows.max, &places.min, &places.max] {
+            all.add(bound);
+        }
     });
     all.part(&writing.gone, |all, name| all.keys.push(name));
     let members_gone: BTreeSet<_> = writing.members_gone.iter().chain(&snapshot.ghosts).collect();
@@ -342,7 +344,9 @@ pub(crate) fn call(
     });
     all.part(&writing.log, |all, (name, words)| {
         all.keys.push(name);
-        words.iter().for_each(|word| all.add(word));
+        for word in words {
+            all.add(word);
+        }
     });
     all.part(&snapshot.reserved, |all, id| all.add(id.0.as_bytes()));
     let mut call = snapshot.scene.db.function("commit");

@@ -147,7 +147,9 @@ impl Memory {
 
     /// Forgets all rows, and is careful with kinds that were taken for absent.
     pub(crate) fn forget_after(&mut self, guessed: &BTreeSet<u8>) {
-        guessed.iter().for_each(|letter| self.note_luck(*letter, false));
+        for letter in guessed {
+            self.note_luck(*letter, false);
+        }
         self.forget();
     }
 

@@ -437,7 +437,9 @@ impl Desk {
         let mut memory = memory.map(|memory| memory.lock().unwrap_or_else(PoisonError::into_inner));
         let mut changed = Changed::default();
         for effects in accepted {
-            memory.iter_mut().for_each(|memory| memory.accept(&effects));
+            if let Some(memory) = &mut memory {
+                memory.accept(&effects);
+            }
             changed.add(*effects);
         }
         let writing = changed.writing(&lane.space);
