@@ -1,6 +1,7 @@
 //! What accepted plans leave, and the one call that writes it if everything they read is still so.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::borrow::Cow;
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::fmt;
 
 use redis::Cmd;
@@ -14,8 +15,8 @@ use statehold_core::row::{
 
 use crate::connection::Connection;
 use crate::error::{Result, Trouble, odd};
-use crate::rows::{Changes, Table, tail, write};
-use crate::snapshot::{Seen, Snapshot};
+use crate::rows::{Changes, Table, Version, tail, write};
+use crate::snapshot::Snapshot;
 use crate::space::{Bytes, Range, Space};
 use crate::{groups, streams, tasks};
 
@@ -114,15 +115,21 @@ impl Changed {
 pub(crate) struct Writing {
     cleared: Vec<[Range; 2]>,
     gone: Vec<Bytes>,
-    put: Vec<(Bytes, Bytes)>,
-    /// Rows that the server removes by itself.
-    expiring: Vec<(Bytes, Timestamp)>,
-    members_gone: BTreeSet<Bytes>,
-    members_put: BTreeSet<Bytes>,
+    put: Vec<Put>,
+    pub(crate) members_gone: BTreeSet<Bytes>,
+    pub(crate) members_put: BTreeSet<Bytes>,
     counts: BTreeMap<Bytes, i64>,
     meta: Vec<(Bytes, Bytes)>,
     /// The key of a list, and what happens to it.
-    log: Vec<(Bytes, Vec<Bytes>)>,
+    log: Vec<(Bytes, [Bytes; 5])>,
+}
+
+/// A row to be written.
+struct Put {
+    name: Bytes,
+    value: Bytes,
+    /// When the server removes it by itself.
+    gone_at: Option<Timestamp>,
 }
 
 impl Writing {
@@ -139,10 +146,7 @@ impl Writing {
             self.members_put.extend(is.difference(&was).cloned());
             let name = space.key(&own);
             match after {
-                Some(row) => {
-                    self.expiring.extend(row.gone_at().map(|at| (name.clone(), at)));
-                    self.put.push((name, write(row)?));
-                }
+                Some(row) => self.put.push(Put { name, value: write(row)?, gone_at: row.gone_at() }),
                 None => self.gone.push(name),
             }
         }
@@ -155,7 +159,8 @@ impl Writing {
         let (was, is) = (was.unwrap_or_default(), is.unwrap_or_default());
         self.gone.extend(was.iter().filter(|key| !is.contains(key)).map(|key| space.key(key)));
         for (key, row) in is.iter().filter(|key| !was.contains(key)).zip(after.into_iter().cycle()) {
-            self.put.push((space.key(key), row.task.id.0.as_bytes().to_vec()));
+            let value = row.task.id.0.as_bytes().to_vec();
+            self.put.push(Put { name: space.key(key), value, gone_at: None });
         }
         for (row, step) in before.map(|row| (row, -1)).into_iter().chain(after.map(|row| (row, 1))) {
             *self.counts.entry(tasks::count_field(row)).or_default() += step;
@@ -182,22 +187,27 @@ impl Writing {
         (seq, at, position): (u64, Timestamp, &str),
         body: Bytes,
     ) {
-        let words = ["append", stream.category(), stream.as_str(), &seq.to_string()]
-            .map(|word| word.as_bytes().to_vec());
-        let rest = [at.as_micros().to_string().into_bytes(), position.as_bytes().to_vec(), body];
-        self.log.push((space.events(stream), words.into_iter().chain(rest).collect()));
+        let category = stream.category().as_bytes().to_vec();
+        let head = format!("{seq} {} ", at.as_micros()).into_bytes();
+        let ending = format!("\0{stream}\0{seq}").into_bytes();
+        self.log.push((space.events(stream), [category, head, ending, position.as_bytes().to_vec(), body]));
     }
 
     fn trim(&mut self, space: &Space, trim: &Trim) {
         let (stream, number) = (&trim.stream, trim.up_to.to_string());
-        let words =
-            ["trim", stream.category(), stream.as_str(), &number].map(|word| word.as_bytes().to_vec());
-        self.log.push((space.events(stream), words.to_vec()));
+        let words = [stream.category(), "", stream.as_str(), &number, ""];
+        self.log.push((space.events(stream), words.map(|word| word.as_bytes().to_vec())));
     }
 
     /// A field of the namespace's meta hash.
     pub(crate) fn meta(&mut self, field: impl Into<Bytes>, value: impl Into<Bytes>) {
         self.meta.push((field.into(), value.into()));
+    }
+
+    /// The keys of rows that are written and of those that go.
+    pub(crate) fn touched(&self) -> impl Iterator<Item = (&Bytes, bool)> {
+        let put = self.put.iter().map(|put| (&put.name, true));
+        put.chain(self.gone.iter().map(|name| (name, false)))
     }
 
     /// Whether there is nothing to write.
@@ -213,18 +223,18 @@ impl Writing {
 
 /// The arguments of the call, which are many.
 #[derive(Default)]
-struct Arguments {
-    keys: Vec<Bytes>,
-    args: Vec<Bytes>,
+struct Arguments<'a> {
+    keys: Vec<&'a [u8]>,
+    args: Vec<Cow<'a, [u8]>>,
 }
 
-impl Arguments {
-    fn add(&mut self, arg: impl Into<Bytes>) {
-        self.args.push(arg.into());
+impl<'a> Arguments<'a> {
+    fn add(&mut self, arg: &'a [u8]) {
+        self.args.push(Cow::Borrowed(arg));
     }
 
     fn number(&mut self, number: impl fmt::Display) {
-        self.add(format!("{number}"));
+        self.args.push(Cow::Owned(number.to_string().into_bytes()));
     }
 
     /// A part: the number of its items, then each of them.
@@ -237,6 +247,37 @@ impl Arguments {
         self.number(items.len());
         items.for_each(|item| add(self, item));
     }
+
+    /// The rows that were read and those that are put, each named once.
+    fn rows(&mut self, snapshot: &'a Snapshot<'_>, put: &'a [Put]) {
+        let seen = &snapshot.seen.rows;
+        let (replaced, added): (Vec<_>, Vec<_>) = put.iter().partition(|put| seen.contains_key(&put.name));
+        let known: HashSet<_> = replaced.iter().map(|put| &put.name).collect();
+        let unchanged: Vec<_> = seen.iter().filter(|(name, _)| !known.contains(name)).collect();
+        self.number(seen.len());
+        self.number(replaced.len());
+        self.number(added.len());
+        for put in &replaced {
+            self.keys.push(&put.name);
+            self.add(bytes_of(seen[&put.name].as_ref()));
+        }
+        for (name, version) in unchanged {
+            self.keys.push(name);
+            self.add(bytes_of(version.as_ref()));
+        }
+        self.keys.extend(added.iter().map(|put| put.name.as_slice()));
+        for put in replaced.into_iter().chain(added) {
+            self.add(&put.value);
+            match put.gone_at.and_then(|at| snapshot.on_server(at)) {
+                Some(at) => self.number(at / 1000 + GRACE),
+                None => self.add(b""),
+            }
+        }
+    }
+}
+
+fn bytes_of(version: Option<&Version>) -> &[u8] {
+    version.map_or(&[], |version| version.as_slice())
 }
 
 /// Whom to wake, and how.
@@ -244,63 +285,76 @@ pub(crate) struct Wake {
     pub(crate) channel: String,
     /// Empty if nobody is to be woken.
     pub(crate) message: String,
+    /// A channel that only this process listens to, so that it is seen on the server whether others do; empty if that cannot
+    /// be seen.
+    pub(crate) own: String,
 }
 
-/// The call that checks everything that was read and writes.
-fn call(db: &Connection, snapshot: &Snapshot<'_>, writing: Writing, wake: Wake) -> Cmd {
+/// The call that checks everything that was read and writes. There is none if nothing is left to write and everything was
+/// read at one instant.
+pub(crate) fn call(
+    snapshot: &Snapshot<'_>,
+    writing: &Writing,
+    version: &Version,
+    wake: &Wake,
+) -> Option<Cmd> {
+    let idle = writing.is_empty() && snapshot.reserved.is_empty() && snapshot.ghosts.is_empty();
+    if idle && snapshot.is_of_one_instant() {
+        return None;
+    }
     let space = snapshot.scene.space;
-    let mut all = Arguments::default();
-    all.keys.extend([space.meta(), space.index(), space.counts(), space.reservations()]);
+    let shared = [space.meta(), space.index(), space.counts(), space.reservations()];
+    let mut all = Arguments { keys: shared.iter().map(Vec::as_slice).collect(), ..Arguments::default() };
     all.add(space.tag());
     all.number(snapshot.holds_until());
-    all.add(wake.channel);
-    all.add(wake.message);
-    check(&mut all, &snapshot.seen);
-    let Writing { cleared, gone, put, expiring, mut members_gone, members_put, counts, meta, log } = writing;
-    members_gone.extend(snapshot.ghosts.iter().cloned());
-    all.part(cleared, |all, [rows, places]| all.args.extend([rows.min, rows.max, places.min, places.max]));
-    all.part(gone, |all, name| all.keys.push(name));
-    all.part(put, |all, (name, value)| {
-        all.keys.push(name);
-        all.add(value);
+    all.number(snapshot.asked());
+    all.number(u8::from(snapshot.guessed_time()));
+    all.add(wake.channel.as_bytes());
+    all.add(wake.message.as_bytes());
+    all.add(wake.own.as_bytes());
+    all.add(version);
+    all.rows(snapshot, &writing.put);
+    all.part(&snapshot.seen.ranges, |all, seen| {
+        all.add(&seen.range.min);
+        all.add(&seen.range.max);
+        all.number(seen.limit);
+        all.add(&seen.members);
     });
-    let expiring: Vec<_> =
-        expiring.into_iter().filter_map(|(name, at)| Some((name, snapshot.on_server(at)?))).collect();
-    all.part(expiring, |all, (name, at)| {
-        all.keys.push(name);
-        all.number(at / 1000 + GRACE);
+    all.part(&snapshot.seen.trims, |all, (category, stored)| {
+        all.add(category.as_bytes());
+        all.add(stored);
     });
-    all.part(members_gone, Arguments::add);
-    all.part(members_put, Arguments::add);
-    let counts: Vec<_> = counts.into_iter().filter(|(_, step)| *step != 0).collect();
+    all.part(&writing.cleared, |all, [rows, places]| {
+        for bound in [&rows.min, &rows.max, &places.min, &places.max] {
+            all.add(bound);
+        }
+    });
+    all.part(&writing.gone, |all, name| all.keys.push(name));
+    let members_gone: BTreeSet<_> = writing.members_gone.iter().chain(&snapshot.ghosts).collect();
+    all.part(members_gone, |all, member| all.add(member));
+    all.part(&writing.members_put, |all, member| all.add(member));
+    let counts: Vec<_> = writing.counts.iter().filter(|(_, step)| **step != 0).collect();
     all.part(counts, |all, (field, step)| {
         all.add(field);
         all.number(step);
     });
-    all.part(meta, |all, (field, value)| all.args.extend([field, value]));
-    all.part(log, |all, (name, words)| {
+    all.part(&writing.meta, |all, (field, value)| {
+        all.add(field);
+        all.add(value);
+    });
+    all.part(&writing.log, |all, (name, words)| {
         all.keys.push(name);
-        all.args.extend(words);
+        for word in words {
+            all.add(word);
+        }
     });
-    all.part(&snapshot.reserved, |all, id| all.add(id.0.as_bytes().as_slice()));
-    let mut call = db.function("commit");
-    call.arg(all.keys.len()).arg(&all.keys).arg(&all.args);
-    call
-}
-
-fn check(all: &mut Arguments, seen: &Seen) {
-    all.part(&seen.rows, |all, (name, version)| {
-        all.keys.push(name.clone());
-        all.add(version.clone());
-    });
-    all.part(&seen.ranges, |all, seen| {
-        all.args.extend([seen.range.min.clone(), seen.range.max.clone()]);
-        all.number(seen.limit);
-        all.add(seen.members.clone());
-    });
-    all.part(&seen.trims, |all, (category, stored)| {
-        all.args.extend([category.clone().into_bytes(), stored.clone()]);
-    });
+    all.part(&snapshot.reserved, |all, id| all.add(id.0.as_bytes()));
+    let mut call = snapshot.scene.db.function("commit");
+    call.arg(all.keys.len());
+    for arg in all.keys.into_iter().chain(all.args.iter().map(|arg| &**arg)) {
+        call.arg(arg);
+    }
+    Some(call)
 }
 
 /// Whether there was something in the namespace before.
@@ -312,16 +366,12 @@ pub(crate) enum Written {
     Later,
 }
 
-/// Writes what plans leave, if everything that they read is still so. If they leave nothing and read everything at one
-/// instant, there is nothing to do.
-pub(crate) async fn commit(snapshot: &Snapshot<'_>, writing: Writing, wake: Wake) -> Result<Written> {
-    let idle = writing.is_empty() && snapshot.reserved.is_empty() && snapshot.ghosts.is_empty();
-    if idle && snapshot.loads < 2 {
-        return Ok(Written::Later);
-    }
-    let db = snapshot.scene.db;
-    let said: String = redis::from_redis_value(db.call(&call(db, snapshot, writing, wake)).await?)
-        .map_err(|_| odd("whether it was written"))?;
+/// Sends the call and reads what it says.
+pub(crate) async fn send(db: &Connection, call: &Cmd) -> Result<Written> {
+    let said = db.call(call).await?;
+    let (said, time): (String, i64) =
+        redis::from_redis_value(said).map_err(|_| odd("whether it was written"))?;
+    db.note_late_time(time);
     match said.as_str() {
         "ok" => Ok(Written::Later),
         "first" => Ok(Written::First),

@@ -177,7 +177,8 @@ impl Connection {
         Err(trouble)
     }
 
-    fn is_cluster(&self) -> bool {
+    /// Whether it leads to a cluster.
+    pub(crate) fn is_cluster(&self) -> bool {
         matches!(self.link, Link::Cluster(_))
     }
 
@@ -223,7 +224,13 @@ impl Connection {
         Ok(time)
     }
 
-    /// About the server's time, without asking.
+    /// Takes in a time that the server has told beside something else. It was told before it came here, so the clock is at
+    /// least that far ahead.
+    pub(crate) fn note_late_time(&self, time: i64) {
+        self.ahead.fetch_max(time - machine_time(), Ordering::Relaxed);
+    }
+
+    /// About the server's time, without asking, and hardly ever later than it is.
     pub(crate) fn about_now(&self) -> Timestamp {
         Timestamp::from_micros(machine_time() + self.ahead.load(Ordering::Relaxed))
     }

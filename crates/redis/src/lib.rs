@@ -1,8 +1,8 @@
 //! Statehold on Redis: sub-millisecond state, as durable as the server is configured to be.
 //!
 //! The way of a request: [`Redis::apply`](Backend::apply) puts it into the lane of its namespace (`writer`), which takes
-//! all that waits there, loads the rows that the plans ask for in one go (`snapshot`, `search`, `lookups`), lets the plan
-//! of each request decide, and writes what they leave by one function on the server (`commit`, `lua/commit.lua`), which
+//! all that waits there, loads the rows that the plans ask for in one go (`snapshot`, `search`, `lookups`), unless they are
+//! remembered (`memory`), lets the plan of each request decide, and writes what they leave by one function on the server (`commit`, `lua/commit.lua`), which
 //! first checks that everything they read is still so. If it is not, it begins anew. Reads go past the lanes. How keys
 //! and the index look is in `space`.
 
@@ -20,6 +20,7 @@ mod keys;
 mod lists;
 mod locks;
 mod lookups;
+mod memory;
 mod namespaces;
 mod queues;
 mod rows;
@@ -62,7 +63,7 @@ use rows::{Table, tail};
 use snapshot::{Scene, Snapshot, Terms};
 use space::{Bytes, Space};
 use wakes::Wakes;
-use writer::{Desk, Planned, Sight, Writer};
+use writer::{Desk, Planned, Sight, Versions, Writer};
 
 /// The version of how rows and the index are kept.
 const SCHEMA: u32 = 1;
@@ -103,7 +104,9 @@ impl Redis {
             me,
             wakes,
             registry,
+            versions: Versions::new(),
             dependent: Mutex::default(),
+            memories: Mutex::default(),
         });
         Ok(Self(Arc::new(Inner { config, writer })))
     }
@@ -177,7 +180,8 @@ impl Redis {
     /// Plans something that changes nothing.
     async fn why(&self, namespace: &str, id: TaskId) -> error::Result<Why> {
         let (space, config) = (self.space(namespace), &self.0.config);
-        let terms = Terms { clock: &config.clock, me: "", asked: HashMap::new(), independent: false };
+        let terms =
+            Terms { clock: &config.clock, me: "", asked: HashMap::new(), independent: false, memory: None };
         let mut snapshot = Snapshot::new(self.scene(&space), &terms);
         let mut needs = Needs::default();
         needs.tasks.insert(id);
@@ -195,7 +199,8 @@ impl Redis {
     /// Writes a dump into an empty namespace.
     async fn fill(&self, namespace: &str, records: Vec<Record>) -> Result<()> {
         let (space, config, desk) = (self.space(namespace), &self.0.config, self.0.writer.desk());
-        let terms = Terms { clock: &config.clock, me: "", asked: HashMap::new(), independent: false };
+        let terms =
+            Terms { clock: &config.clock, me: "", asked: HashMap::new(), independent: false, memory: None };
         let mut snapshot = Snapshot::new(self.scene(&space), &terms);
         let prepare = async {
             snapshot.load(Needs::default()).await?;
@@ -204,7 +209,10 @@ impl Redis {
             dump::fill(&space, records)
         };
         let writing = prepare.await.map_err(Trouble::into_error)?;
-        match commit::commit(&snapshot, writing, desk.wakes.message_to_all()).await {
+        let version = desk.versions.next();
+        let call = commit::call(&snapshot, &writing, &version, &desk.wakes.message_to_all());
+        let Some(call) = call else { return Ok(()) };
+        match commit::send(self.db(), &call).await {
             Ok(_) => Ok(()),
             Err(Trouble::Again) => Err(dump::not_empty(namespace)),
             Err(trouble) if trouble.is_lost() => Err(unknown(trouble)),

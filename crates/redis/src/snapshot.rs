@@ -2,24 +2,28 @@
 //! written.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use redis::{Cmd, Value};
 use statehold_core::model::{Document, Entry, TaskId};
-use statehold_core::plan::{Asked, Needs, Rows, TaskSet};
+use statehold_core::plan::{Asked, Child, Found, Needs, Rows, TaskSet};
 use statehold_core::row::{
     AnswerRow, ChoreRow, DeliveryRow, ExclusiveRow, FloorRow, GroupRow, LockRow, PollerRow, QueueRow,
     SignalsRow, StreamRow, TaskRow,
 };
 use statehold_core::{Clock, Timestamp};
 
-use crate::connection::{Connection, Found, RowKey, read_found};
+use crate::connection::{self, Connection, RowKey, read_found};
 use crate::error::{Result, odd};
 use crate::lookups;
-use crate::rows::{Table, VERSION, read, tail, version};
+use crate::memory::Memory;
+use crate::rows::{Table, VERSION, Version, read, tail, version};
 use crate::search::Searches;
 use crate::space::{Bytes, Range, Space};
 use crate::tasks;
+
+/// How long plans hold that went by a time that was not asked for, in microseconds.
+const MOST_LATE: i64 = 1_000_000;
 
 /// Where something is read.
 #[derive(Clone, Copy)]
@@ -37,13 +41,15 @@ pub(crate) struct Terms<'a> {
     pub(crate) asked: HashMap<TaskSet, usize>,
     /// Whether to find out that no task depends on another, instead of asking for the dependents of each.
     pub(crate) independent: bool,
+    /// What is known of the namespace; none if everything is to be loaded.
+    pub(crate) memory: Option<&'a Mutex<Memory>>,
 }
 
 /// What was read, as far as it must not change before the commit.
 #[derive(Default)]
 pub(crate) struct Seen {
     /// Versions of rows by their keys.
-    pub(crate) rows: BTreeMap<Bytes, Bytes>,
+    pub(crate) rows: BTreeMap<Bytes, Option<Version>>,
     pub(crate) ranges: Vec<SeenRange>,
     /// What was trimmed away from categories, as it is stored.
     pub(crate) trims: BTreeMap<String, Bytes>,
@@ -66,6 +72,8 @@ pub(crate) struct Snapshot<'a> {
     pub(crate) now: Timestamp,
     /// The server's time when it was read, in microseconds.
     server: i64,
+    /// The server's time that plans go by, in microseconds; later than `server` if its clock was set back.
+    asked: i64,
     /// When something that was read changes by itself.
     alarm: Option<Timestamp>,
     /// Ready tasks were left out because another process is about to take them.
@@ -76,6 +84,14 @@ pub(crate) struct Snapshot<'a> {
     pub(crate) ghosts: Vec<Bytes>,
     /// How often something was loaded.
     pub(crate) loads: u32,
+    /// Something was remembered instead.
+    recalled: bool,
+    /// The time was not asked for.
+    guessed_time: bool,
+    /// Kinds of which unknown rows were taken for absent.
+    pub(crate) guessed: BTreeSet<u8>,
+    /// It counts on it that no other process takes ready tasks.
+    pub(crate) looked_ahead: bool,
     /// Whether it was found that no task depends on another.
     pub(crate) independent: bool,
 }
@@ -115,30 +131,35 @@ impl<'a> Loading<'a> {
     }
 
     /// Loads rows by their keys.
-    fn rows<R: Table>(&mut self, space: &Space, keys: BTreeSet<R::Key>) {
+    fn rows<R: Table>(&mut self, space: &Space, keys: &mut BTreeSet<R::Key>) {
         if keys.is_empty() {
             return;
         }
+        let keys = std::mem::take(keys);
         let names: Vec<_> = keys.iter().map(|key| space.key(&tail::<R>(key))).collect();
         let mut call = redis::cmd("MGET");
         call.arg(&names);
         self.add(call, move |snapshot, answer| {
             let stored: Vec<Option<Bytes>> = redis::from_redis_value(answer).map_err(|_| odd("rows"))?;
             for ((key, name), stored) in keys.into_iter().zip(names).zip(stored) {
-                snapshot.take::<R>(key, name, stored.as_deref())?;
+                snapshot.take::<R>(key.clone(), name.clone(), stored.as_deref())?;
+                if let (Some(mut memory), Some(row)) = (snapshot.memory(), snapshot.rows.known::<R>(&key)) {
+                    memory.learn::<R>(key, name, row.clone(), version(stored.as_deref()));
+                }
             }
             Ok(())
         });
     }
 
     /// Answers lookups of a task by a key that no other has.
-    fn unique<L>(&mut self, space: &Space, asked: BTreeSet<L>, tail: impl Fn(&L) -> Bytes)
+    fn unique<L>(&mut self, space: &Space, asked: &mut BTreeSet<L>, tail: impl Fn(&L) -> Bytes)
     where
         L: Asked<Answer = Option<TaskId>> + Send + 'a,
     {
         if asked.is_empty() {
             return;
         }
+        let asked = std::mem::take(asked);
         let names: Vec<_> = asked.iter().map(|lookup| space.key(&tail(lookup))).collect();
         let mut call = redis::cmd("MGET");
         call.arg(&names);
@@ -147,6 +168,9 @@ impl<'a> Loading<'a> {
             for ((lookup, name), stored) in asked.into_iter().zip(names).zip(stored) {
                 snapshot.see(name, stored.as_deref());
                 let id = stored.as_deref().and_then(|stored| stored.get(VERSION..)).and_then(read_id);
+                if let Some(mut memory) = snapshot.memory() {
+                    memory.note_luck(UNIQUE, id.is_none());
+                }
                 snapshot.rows.answer(lookup, id);
             }
             Ok(())
@@ -167,6 +191,9 @@ impl<'a> Loading<'a> {
     }
 }
 
+/// Stands for the keys that no other task has, among the letters of kinds.
+const UNIQUE: u8 = b'i';
+
 /// Reads an id that is stored as such.
 pub(crate) fn read_id(stored: &[u8]) -> Option<TaskId> {
     uuid::Uuid::from_slice(stored).ok().map(TaskId)
@@ -175,42 +202,177 @@ pub(crate) fn read_id(stored: &[u8]) -> Option<TaskId> {
 impl<'a> Snapshot<'a> {
     /// Nothing yet.
     pub(crate) fn new(scene: Scene<'a>, terms: &'a Terms<'a>) -> Self {
+        let now = scene.db.about_now();
         Self {
             scene,
             terms,
             rows: Rows::default(),
             seen: Seen::default(),
-            now: terms.clock.from_store(scene.db.about_now()),
-            server: 0,
+            now: terms.clock.from_store(now),
+            server: now.as_micros(),
+            asked: now.as_micros(),
             alarm: None,
             skipped: false,
             reserved: BTreeSet::new(),
             ghosts: Vec::new(),
             loads: 0,
+            recalled: false,
+            guessed_time: false,
+            guessed: BTreeSet::new(),
+            looked_ahead: false,
             independent: false,
         }
     }
 
-    /// Loads what plans are missing. The time is that of the first load.
+    /// What is known of the namespace.
+    pub(crate) fn memory(&self) -> Option<MutexGuard<'a, Memory>> {
+        self.terms.memory.map(|memory| memory.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Whether all that was read was so at one instant, which the plans went by.
+    pub(crate) fn is_of_one_instant(&self) -> bool {
+        self.loads < 2 && !self.recalled && !self.guessed_time
+    }
+
+    /// The server's time that plans go by, in microseconds.
+    pub(crate) fn asked(&self) -> i64 {
+        self.asked
+    }
+
+    /// Whether that was not asked for.
+    pub(crate) fn guessed_time(&self) -> bool {
+        self.guessed_time
+    }
+
+    /// Loads what plans are missing, unless it is remembered. The time is that of the first load.
     pub(crate) async fn load(&mut self, mut needs: Needs) -> Result<()> {
         let space = self.scene.space;
+        let mut independent = self.loads == 0 && self.terms.independent;
+        if let Some(memory) = self.memory() {
+            self.recall_ready(&memory, &mut needs);
+            recall_rows(self, &memory, &mut needs);
+            if independent && memory.independent {
+                independent = false;
+                self.be_independent();
+            }
+            if self.loads == 0 && needs.is_empty() && !independent {
+                (self.loads, self.guessed_time) = (1, true);
+                return Ok(());
+            }
+        }
         let mut loading = Loading::default();
         if self.loads == 0 {
             read_time(&mut loading, space);
-            if self.terms.independent {
-                ask_for_dependencies(&mut loading, self.scene);
-            }
+        }
+        if independent {
+            ask_for_dependencies(&mut loading, self.scene);
         }
         self.loads += 1;
         load_rows(&mut loading, space, &mut needs);
-        let taken = std::mem::take(&mut needs.idempotency_keys);
-        loading.unique(space, taken, |lookup| tasks::idempotency(&lookup.0));
-        let taken = std::mem::take(&mut needs.child_keys);
-        loading.unique(space, taken, |lookup| tasks::child_key(lookup.parent, &lookup.key));
+        loading.unique(space, &mut needs.idempotency_keys, |lookup| tasks::idempotency(&lookup.0));
+        loading.unique(space, &mut needs.child_keys, |lookup| tasks::child_key(lookup.parent, &lookup.key));
         lookups::streams(&mut loading, self.scene, &mut needs);
         let searches = Searches::new(self, needs).await?;
         let answers = loading.run(self, searches.calls(self)).await?;
         searches.finish(self, answers).await
+    }
+
+    /// Takes rows that are remembered, or probably absent, for what they are; the rest stays.
+    fn recall<R: Table>(&mut self, memory: &Memory, keys: &mut BTreeSet<R::Key>) {
+        let guess = memory.guesses_absence(R::LETTER);
+        keys.retain(|key| {
+            let name = self.scene.space.key(&tail::<R>(key));
+            let (row, version) = match memory.recall::<R>(key, &name) {
+                Some(known) => known,
+                None if guess => {
+                    self.guessed.insert(R::LETTER);
+                    (None, None)
+                }
+                None => return true,
+            };
+            self.recalled = true;
+            self.seen.rows.entry(name).or_insert(version);
+            self.take_read(key.clone(), row);
+            false
+        });
+    }
+
+    /// Answers what claims ask of a queue from what is known of its ready tasks: these are the first, and nothing is due.
+    fn recall_ready(&mut self, memory: &Memory, needs: &mut Needs) {
+        let mut known = BTreeSet::new();
+        needs.task_sets.retain(|select| {
+            let TaskSet::Ready { queues } = &select.set else { return true };
+            let asked = self.terms.asked.get(&select.set).copied().unwrap_or_default().max(select.limit);
+            let [queue] = &**queues else { return true };
+            let Some(ready) = memory.ready(queue, asked) else { return true };
+            if !self.take_ready(memory, queue, &ready) {
+                return true;
+            }
+            let keys = ready.iter().map(|(_, id)| *id).collect();
+            self.rows.answer(select.clone(), Found { keys, complete: false });
+            known.insert(queue.clone());
+            false
+        });
+        needs.task_sets.retain(|select| {
+            let (TaskSet::Due { queues: Some(queues) } | TaskSet::LeaseOver { queues: Some(queues) }) =
+                &select.set
+            else {
+                return true;
+            };
+            if !queues.iter().all(|queue| known.contains(queue)) {
+                return true;
+            }
+            for range in tasks::places(&select.set, self.now, &[]).ranges {
+                self.seen.ranges.push(SeenRange { range, limit: 1, members: Bytes::new() });
+            }
+            self.rows.answer(select.clone(), Found { keys: Vec::new(), complete: true });
+            false
+        });
+    }
+
+    /// Takes in the rows of the first ready tasks of a queue, which the commit checks to be the first; false if not all are
+    /// known.
+    fn take_ready(&mut self, memory: &Memory, queue: &str, ready: &[(&Bytes, TaskId)]) -> bool {
+        let name = |id: &TaskId| self.scene.space.key(&tail::<TaskRow>(id));
+        let known = ready.iter().map(|(_, id)| memory.recall::<TaskRow>(id, &name(id)).map(|row| (*id, row)));
+        let Some(known) = known.collect::<Option<Vec<_>>>() else { return false };
+        for (id, (row, version)) in known {
+            self.seen.rows.entry(self.scene.space.key(&tail::<TaskRow>(&id))).or_insert(version);
+            self.take_read(id, row);
+        }
+        self.see_first(queue, ready.iter().map(|(place, _)| *place));
+        (self.recalled, self.looked_ahead) = (true, true);
+        true
+    }
+
+    /// Notes that these are the first ready tasks of a queue.
+    pub(crate) fn see_first<'b>(&mut self, queue: &str, places: impl ExactSizeIterator<Item = &'b Bytes>) {
+        let (range, limit) = (Range::of(&tasks::ready(queue)), places.len());
+        let members = places.flatten().copied().collect();
+        self.seen.ranges.push(SeenRange { range, limit, members });
+    }
+
+    /// The same for lookups by a key that no other task has: none of these is remembered.
+    fn guess_unique<L>(&mut self, memory: &Memory, asked: &mut BTreeSet<L>, tail: impl Fn(&L) -> Bytes)
+    where
+        L: Asked<Answer = Option<TaskId>>,
+    {
+        if asked.is_empty() || !memory.guesses_absence(UNIQUE) {
+            return;
+        }
+        self.guessed.insert(UNIQUE);
+        self.recalled = true;
+        for lookup in std::mem::take(asked) {
+            self.see(self.scene.space.key(&tail(&lookup)), None);
+            self.rows.answer(lookup, None);
+        }
+    }
+
+    /// Goes by it that no task depends on another, which the commit checks.
+    fn be_independent(&mut self) {
+        self.rows.say_independent(true);
+        self.seen.ranges.push(SeenRange { range: tasks::all_dependents(), limit: 1, members: Bytes::new() });
+        self.independent = true;
     }
 
     /// Takes in a row.
@@ -231,11 +393,11 @@ impl<'a> Snapshot<'a> {
 
     /// Notes the version of a row. If it was read before, that version counts.
     pub(crate) fn see(&mut self, name: Bytes, stored: Option<&[u8]>) {
-        self.seen.rows.entry(name).or_insert_with(|| version(stored).to_vec());
+        self.seen.rows.entry(name).or_insert_with(|| version(stored));
     }
 
     /// Takes in rows that a part of the index led to; answers those that are there.
-    pub(crate) fn take_found<R: Table>(&mut self, found: Found) -> Result<Vec<Arc<R>>> {
+    pub(crate) fn take_found<R: Table>(&mut self, found: connection::Found) -> Result<Vec<Arc<R>>> {
         let mut rows = Vec::with_capacity(found.rows.len());
         for stored in found.rows.into_iter().flatten() {
             let row = Arc::new(read::<R>(&stored)?);
@@ -255,7 +417,9 @@ impl<'a> Snapshot<'a> {
 
     /// The server's time from which the plans no longer hold, in microseconds; 0 if they always do.
     pub(crate) fn holds_until(&self) -> i64 {
-        self.alarm.and_then(|alarm| self.on_server(alarm)).unwrap_or_default()
+        let alarm = self.alarm.and_then(|alarm| self.on_server(alarm));
+        let late = self.guessed_time.then_some(self.asked + MOST_LATE);
+        alarm.into_iter().chain(late).min().unwrap_or_default()
     }
 }
 
@@ -269,8 +433,8 @@ fn read_time(loading: &mut Loading<'_>, space: &Space) {
     });
     loading.add(last, |snapshot, answer| {
         let last: Option<i64> = redis::from_redis_value(answer).map_err(|_| odd("a time"))?;
-        let stored = Timestamp::from_micros(last.map_or(snapshot.server, |last| last.max(snapshot.server)));
-        snapshot.now = snapshot.terms.clock.from_store(stored);
+        snapshot.asked = last.map_or(snapshot.server, |last| last.max(snapshot.server));
+        snapshot.now = snapshot.terms.clock.from_store(Timestamp::from_micros(snapshot.asked));
         Ok(())
     });
 }
@@ -280,28 +444,48 @@ fn ask_for_dependencies<'a>(loading: &mut Loading<'a>, scene: Scene<'a>) {
     let range = tasks::all_dependents();
     loading.add(scene.db.range(scene.space, &range, 1, RowKey::None), |snapshot, answer| {
         if read_found(answer)?.members.is_empty() {
-            snapshot.rows.say_independent(true);
-            snapshot.seen.ranges.push(SeenRange { range, limit: 1, members: Bytes::new() });
-            snapshot.independent = true;
+            snapshot.be_independent();
+            if let Some(mut memory) = snapshot.memory() {
+                memory.independent = true;
+            }
         }
         Ok(())
     });
 }
 
 fn load_rows(loading: &mut Loading<'_>, space: &Space, needs: &mut Needs) {
-    use std::mem::take;
-    loading.rows::<AnswerRow>(space, take(&mut needs.answers));
-    loading.rows::<QueueRow>(space, take(&mut needs.queues));
-    loading.rows::<PollerRow>(space, take(&mut needs.pollers));
-    loading.rows::<TaskRow>(space, take(&mut needs.tasks));
-    loading.rows::<SignalsRow>(space, take(&mut needs.signals));
-    loading.rows::<ExclusiveRow>(space, take(&mut needs.exclusives));
-    loading.rows::<ChoreRow>(space, take(&mut needs.chores));
-    loading.rows::<LockRow>(space, take(&mut needs.locks));
-    loading.rows::<Document>(space, take(&mut needs.documents));
-    loading.rows::<FloorRow>(space, take(&mut needs.floors));
-    loading.rows::<Entry>(space, take(&mut needs.entries));
-    loading.rows::<GroupRow>(space, take(&mut needs.groups));
-    loading.rows::<DeliveryRow>(space, take(&mut needs.deliveries));
-    loading.rows::<StreamRow>(space, take(&mut needs.streams));
+    loading.rows::<AnswerRow>(space, &mut needs.answers);
+    loading.rows::<QueueRow>(space, &mut needs.queues);
+    loading.rows::<PollerRow>(space, &mut needs.pollers);
+    loading.rows::<TaskRow>(space, &mut needs.tasks);
+    loading.rows::<SignalsRow>(space, &mut needs.signals);
+    loading.rows::<ExclusiveRow>(space, &mut needs.exclusives);
+    loading.rows::<ChoreRow>(space, &mut needs.chores);
+    loading.rows::<LockRow>(space, &mut needs.locks);
+    loading.rows::<Document>(space, &mut needs.documents);
+    loading.rows::<FloorRow>(space, &mut needs.floors);
+    loading.rows::<Entry>(space, &mut needs.entries);
+    loading.rows::<GroupRow>(space, &mut needs.groups);
+    loading.rows::<DeliveryRow>(space, &mut needs.deliveries);
+    loading.rows::<StreamRow>(space, &mut needs.streams);
+}
+
+fn recall_rows(snapshot: &mut Snapshot<'_>, memory: &Memory, needs: &mut Needs) {
+    snapshot.recall::<AnswerRow>(memory, &mut needs.answers);
+    snapshot.recall::<QueueRow>(memory, &mut needs.queues);
+    snapshot.recall::<PollerRow>(memory, &mut needs.pollers);
+    snapshot.recall::<TaskRow>(memory, &mut needs.tasks);
+    snapshot.recall::<SignalsRow>(memory, &mut needs.signals);
+    snapshot.recall::<ExclusiveRow>(memory, &mut needs.exclusives);
+    snapshot.recall::<ChoreRow>(memory, &mut needs.chores);
+    snapshot.recall::<LockRow>(memory, &mut needs.locks);
+    snapshot.recall::<Document>(memory, &mut needs.documents);
+    snapshot.recall::<FloorRow>(memory, &mut needs.floors);
+    snapshot.recall::<Entry>(memory, &mut needs.entries);
+    snapshot.recall::<GroupRow>(memory, &mut needs.groups);
+    snapshot.recall::<DeliveryRow>(memory, &mut needs.deliveries);
+    snapshot.recall::<StreamRow>(memory, &mut needs.streams);
+    snapshot.guess_unique(memory, &mut needs.idempotency_keys, |lookup| tasks::idempotency(&lookup.0));
+    let child_key = |lookup: &Child| tasks::child_key(lookup.parent, &lookup.key);
+    snapshot.guess_unique(memory, &mut needs.child_keys, child_key);
 }

@@ -1,7 +1,7 @@
 //! Wakes within this process and between processes, by a channel of the server.
 //!
-//! The call that writes also publishes the marks of what changed, so a wake never comes before the change and costs no
-//! call of its own. A listener wakes for what others publish. When it had to connect anew it wakes everyone, since it may
+//! The call that writes also publishes the marks of what changed, unless nobody else listens, so a wake never comes before
+//! the change and costs no call of its own. A listener wakes for what others publish. When it had to connect anew it wakes everyone, since it may
 //! have missed something; while nothing is heard, everyone looks once a second.
 
 use std::sync::Arc;
@@ -33,6 +33,8 @@ const AGAIN: Duration = Duration::from_millis(200);
 pub(crate) struct Wakes {
     pub(crate) hub: Hub,
     channel: String,
+    /// A channel of this process alone; empty in a cluster, where a member does not know who listens to others.
+    own: String,
     heard: Arc<Heard>,
     tasks: Vec<JoinHandle<()>>,
 }
@@ -66,9 +68,11 @@ impl Wakes {
     /// Begins to listen, under the name of this process.
     pub(crate) async fn start(config: &Config, db: Connection, name: String) -> Self {
         let (hub, channel) = (Hub::new(), format!("{}:wakes", config.prefix));
+        let own = if db.is_cluster() { String::new() } else { format!("{channel}:{name}") };
         let heard = Arc::new(Heard { began: Instant::now(), own: AtomicU64::new(0), name });
         let (ready, listening) = oneshot::channel();
-        let listener = listen(config.clone(), channel.clone(), hub.clone(), Arc::clone(&heard), ready);
+        let channels = [channel.clone(), own.clone()];
+        let listener = listen(config.clone(), channels, hub.clone(), Arc::clone(&heard), ready);
         let tasks = vec![
             tokio::spawn(listener),
             tokio::spawn(poll(hub.clone(), Arc::clone(&heard))),
@@ -76,7 +80,7 @@ impl Wakes {
         ];
         // What changes from now on is heard, unless the server is away.
         let _ = timeout(Duration::from_secs(5), listening).await;
-        Self { hub, channel, heard, tasks }
+        Self { hub, channel, own, heard, tasks }
     }
 
     /// Whether wakes travel between processes.
@@ -94,12 +98,13 @@ impl Wakes {
                 format!("{}:{}", self.heard.name, marks.concat())
             }
         };
-        Wake { channel: self.channel.clone(), message }
+        Wake { channel: self.channel.clone(), message, own: self.own.clone() }
     }
 
     /// The message that wakes everyone in other processes.
     pub(crate) fn message_to_all(&self) -> Wake {
-        Wake { channel: self.channel.clone(), message: format!("{}:*", self.heard.name) }
+        let message = format!("{}:*", self.heard.name);
+        Wake { channel: self.channel.clone(), message, own: self.own.clone() }
     }
 }
 
@@ -136,11 +141,17 @@ fn hear(text: &str, hub: &Hub, heard: &Heard) {
     }
 }
 
-async fn listen(config: Config, channel: String, hub: Hub, heard: Arc<Heard>, ready: oneshot::Sender<()>) {
+async fn listen(
+    config: Config,
+    channels: [String; 2],
+    hub: Hub,
+    heard: Arc<Heard>,
+    ready: oneshot::Sender<()>,
+) {
     let mut ready = Some(ready);
     loop {
         // It ends when the connection does.
-        let _ = listen_once(&config, &channel, &hub, &heard, &mut ready).await;
+        let _ = listen_once(&config, &channels, &hub, &heard, &mut ready).await;
         heard.own.store(0, Ordering::Relaxed);
         hub.wake_all();
         sleep(AGAIN).await;
@@ -149,13 +160,18 @@ async fn listen(config: Config, channel: String, hub: Hub, heard: Arc<Heard>, re
 
 async fn listen_once(
     config: &Config,
-    channel: &str,
+    channels: &[String; 2],
     hub: &Hub,
     heard: &Heard,
     ready: &mut Option<oneshot::Sender<()>>,
 ) -> Result<()> {
     let mut listening = client(config)?.get_async_pubsub().await?;
-    listening.subscribe(channel).await?;
+    let [all, own] = channels;
+    listening.subscribe(all).await?;
+    if !own.is_empty() {
+        // Who may not is woken by itself too.
+        let _ = listening.subscribe(own).await;
+    }
     if let Some(ready) = ready.take() {
         let _ = ready.send(());
     }

@@ -1,25 +1,41 @@
 //! Lanes: what a namespace's callers ask for at the same time is loaded, planned and written together, in the order in
-//! which it came. A lane is there while someone waits in it.
+//! which it came. A lane is there while someone waits in it. It plans the next group while the last one is on its way.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use futures_util::stream::FuturesUnordered;
+use futures_util::{FutureExt as _, StreamExt as _};
+use redis::Cmd;
+
+use statehold_core::model::TaskId;
 use statehold_core::plan::{Context, Effects, Needs, Rows, Step, TaskSet};
+use statehold_core::wake::Mark;
 use statehold_core::{Clock, Error, Result};
-use tokio::sync::oneshot;
+use tokio::sync::{Notify, oneshot};
+use tokio::task::yield_now;
 use tokio::time::{Instant, sleep};
 
-use crate::commit::{Changed, Written, commit};
+use crate::commit::{Changed, Written, call, send};
 use crate::connection::Connection;
 use crate::error::{Trouble, unknown};
+use crate::memory::Memory;
 use crate::namespaces::Registry;
+use crate::rows::Version;
 use crate::snapshot::{Scene, Snapshot, Terms};
 use crate::space::Space;
 use crate::wakes::Wakes;
 
 /// How many requests are written together at most.
 const MOST: usize = 256;
+
+/// How many groups of a lane are on their way at most.
+const FLIGHTS: usize = 2;
+
+/// Of how many namespaces rows are remembered.
+const REMEMBERED: usize = 64;
 
 /// How often a group tries together before each half of it has better luck alone.
 const TRIES: u32 = 3;
@@ -109,7 +125,14 @@ type Group = Vec<Box<dyn Job>>;
 /// The lanes of a store.
 pub(crate) struct Writer {
     desk: Arc<Desk>,
-    lanes: Arc<Mutex<HashMap<String, Group>>>,
+    lanes: Arc<Mutex<HashMap<String, Waiting>>>,
+}
+
+/// Who waits in a lane.
+struct Waiting {
+    jobs: Group,
+    /// Tells the lane that someone has come.
+    bell: Arc<Notify>,
 }
 
 /// What every lane works with.
@@ -122,8 +145,32 @@ pub(crate) struct Desk {
     pub(crate) me: String,
     pub(crate) wakes: Wakes,
     pub(crate) registry: Registry,
+    pub(crate) versions: Versions,
     /// Namespaces in which tasks depend on others.
     pub(crate) dependent: Mutex<HashSet<String>>,
+    /// What is known of namespaces.
+    pub(crate) memories: Mutex<HashMap<String, Arc<Mutex<Memory>>>>,
+}
+
+/// Gives versions, of which none repeats: a number of this process, drawn by chance, and one that counts.
+pub(crate) struct Versions {
+    process: [u8; 8],
+    next: AtomicU64,
+}
+
+impl Versions {
+    pub(crate) fn new() -> Self {
+        let mut process = [0; 8];
+        process.copy_from_slice(&TaskId::generate().0.as_bytes()[8..]);
+        Self { process, next: AtomicU64::new(0) }
+    }
+
+    pub(crate) fn next(&self) -> Version {
+        let mut version = [0; 16];
+        version[..8].copy_from_slice(&self.process);
+        version[8..].copy_from_slice(&self.next.fetch_add(1, Ordering::Relaxed).to_be_bytes());
+        version
+    }
 }
 
 /// Why a try came to nothing.
@@ -136,6 +183,14 @@ struct Failure {
 impl From<Trouble> for Failure {
     fn from(trouble: Trouble) -> Self {
         Self { trouble, committing: false }
+    }
+}
+
+impl Failure {
+    /// What the callers are told.
+    fn into_error(self) -> Error {
+        let unknown_end = self.committing && self.trouble.is_lost();
+        if unknown_end { unknown(self.trouble) } else { self.trouble.into_error() }
     }
 }
 
@@ -154,46 +209,143 @@ impl Writer {
     pub(crate) fn send(&self, namespace: String, job: Box<dyn Job>) {
         let mut lanes = self.lanes.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(lane) = lanes.get_mut(&namespace) {
-            lane.push(job);
+            lane.jobs.push(job);
+            lane.bell.notify_one();
             return;
         }
-        lanes.insert(namespace.clone(), vec![job]);
-        tokio::spawn(run(Arc::clone(&self.desk), Arc::clone(&self.lanes), namespace));
+        let bell = Arc::new(Notify::new());
+        lanes.insert(namespace.clone(), Waiting { jobs: vec![job], bell: Arc::clone(&bell) });
+        let lane = Lane {
+            space: Space::new(&self.desk.prefix, &namespace),
+            memory: self.desk.memory(&namespace),
+            desk: Arc::clone(&self.desk),
+            namespace,
+        };
+        tokio::spawn(run(lane, Arc::clone(&self.lanes), bell));
     }
+}
+
+/// One namespace at work.
+struct Lane {
+    desk: Arc<Desk>,
+    namespace: String,
+    space: Space,
+    memory: Arc<Mutex<Memory>>,
+}
+
+/// A group that was planned.
+struct Decided {
+    /// The call that writes it, unless there is nothing to write.
+    call: Option<Cmd>,
+    marks: Vec<Mark>,
+    /// Kinds of which unknown rows were taken for absent.
+    guessed: BTreeSet<u8>,
+    /// It counts on it that no other process takes ready tasks.
+    looked_ahead: bool,
 }
 
 /// Moves a lane until nobody waits in it.
-async fn run(desk: Arc<Desk>, lanes: Arc<Mutex<HashMap<String, Group>>>, namespace: String) {
-    let space = Space::new(&desk.prefix, &namespace);
+async fn run(lane: Lane, lanes: Arc<Mutex<HashMap<String, Waiting>>>, bell: Arc<Notify>) {
+    let mut flights = FuturesUnordered::new();
     loop {
-        let jobs = {
-            let mut lanes = lanes.lock().unwrap_or_else(PoisonError::into_inner);
-            match lanes.get_mut(&namespace) {
-                Some(lane) if !lane.is_empty() => std::mem::take(lane),
-                _ => {
-                    lanes.remove(&namespace);
-                    return;
-                }
+        let jobs = take(&lanes, &lane.namespace, flights.is_empty());
+        let Some(jobs) = jobs else { return };
+        let idle = jobs.is_empty();
+        for mut group in groups(jobs) {
+            if flights.len() >= FLIGHTS {
+                lane.land(&mut flights).await;
             }
-        };
-        for group in groups(jobs) {
-            desk.settle(&namespace, &space, group).await;
+            match lane.desk.decide(&lane, &mut group, &mut Needs::default(), true).await {
+                Ok(decided) => flights.push(lane.fly(group, decided)),
+                Err(_) => lane.settle(group).await,
+            }
+            // It is sent before the next one is planned.
+            if let Some(landed) = flights.next().now_or_never().flatten() {
+                lane.landed(landed, &mut flights).await;
+            }
+        }
+        if flights.len() >= FLIGHTS {
+            lane.land(&mut flights).await;
+        } else if idle {
+            tokio::select! {
+                Some(landed) = flights.next() => lane.landed(landed, &mut flights).await,
+                () = bell.notified() => {}
+            }
         }
     }
 }
 
-impl Desk {
-    /// Writes a group. If that fails, each half of it is tried anew, so that none suffers for another.
-    async fn settle(&self, namespace: &str, space: &Space, group: Group) {
+/// Takes all who wait; none if the lane is over, because nobody does and nothing is on its way.
+fn take(lanes: &Mutex<HashMap<String, Waiting>>, namespace: &str, idle: bool) -> Option<Group> {
+    let mut lanes = lanes.lock().unwrap_or_else(PoisonError::into_inner);
+    let jobs = lanes.get_mut(namespace).map(|lane| std::mem::take(&mut lane.jobs)).unwrap_or_default();
+    if jobs.is_empty() && idle {
+        lanes.remove(namespace);
+        return None;
+    }
+    Some(jobs)
+}
+
+/// A group that came back, and how.
+type Landed = (Group, Decided, crate::error::Result<Written>);
+
+impl Lane {
+    /// Sends what a group leaves.
+    async fn fly(&self, group: Group, decided: Decided) -> Landed {
+        let written = match &decided.call {
+            Some(call) => send(&self.desk.db, call).await,
+            None => Ok(Written::Later),
+        };
+        (group, decided, written)
+    }
+
+    /// Waits for a group that is on its way.
+    async fn land(&self, flights: &mut FuturesUnordered<impl Future<Output = Landed>>) {
+        if let Some(landed) = flights.next().await {
+            self.landed(landed, flights).await;
+        }
+    }
+
+    /// Answers a group that came back. If it came to nothing, so may those behind it: all of them are waited for, and then
+    /// each is tried on what is loaded.
+    async fn landed(&self, landed: Landed, flights: &mut FuturesUnordered<impl Future<Output = Landed>>) {
+        let Some(failed) = self.answer(landed).await else { return };
+        let mut all = vec![failed];
+        while let Some(landed) = flights.next().await {
+            all.extend(self.answer(landed).await);
+        }
+        for group in all {
+            self.settle(group).await;
+        }
+    }
+
+    /// Answers a group that came back; gives it back if it is to be tried again.
+    async fn answer(&self, (group, decided, written): Landed) -> Option<Group> {
+        let Err(failure) = self.desk.conclude(self, decided, written).await else {
+            let many = group.len() > 1;
+            group.into_iter().for_each(Job::answer);
+            if many {
+                // They may come again at once, and then they go together.
+                yield_now().await;
+            }
+            return None;
+        };
+        if failure.trouble.is_race() || failure.trouble.is_passing() {
+            return Some(group);
+        }
+        fail_all(group, &failure.into_error());
+        None
+    }
+
+    /// Writes a group on what is loaded. If that fails, each half of it is tried anew, so that none suffers for another.
+    async fn settle(&self, group: Group) {
+        self.memory.lock().unwrap_or_else(PoisonError::into_inner).forget_after(&BTreeSet::new());
         let mut waiting = vec![group];
         while let Some(mut group) = waiting.pop() {
-            match self.try_to_write(namespace, space, &mut group).await {
+            match self.desk.try_to_write(self, &mut group).await {
                 Ok(()) => group.into_iter().for_each(Job::answer),
-                Err(failure) if failure.committing && failure.trouble.is_lost() => {
-                    fail_all(group, &unknown(failure.trouble));
-                }
                 Err(failure) if group.len() == 1 || failure.trouble.is_lost() => {
-                    fail_all(group, &failure.trouble.into_error());
+                    fail_all(group, &failure.into_error());
                 }
                 Err(_) => {
                     let half = group.split_off(group.len() / 2);
@@ -202,13 +354,27 @@ impl Desk {
             }
         }
     }
+}
+
+impl Desk {
+    /// What is known of a namespace.
+    fn memory(&self, namespace: &str) -> Arc<Mutex<Memory>> {
+        let mut memories = self.memories.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(memory) = memories.get(namespace) {
+            return Arc::clone(memory);
+        }
+        if memories.len() >= REMEMBERED {
+            memories.clear();
+        }
+        Arc::clone(memories.entry(namespace.to_owned()).or_default())
+    }
 
     /// Tries to write a group until it succeeds or has lost too often.
-    async fn try_to_write(&self, namespace: &str, space: &Space, group: &mut Group) -> Result<(), Failure> {
+    async fn try_to_write(&self, lane: &Lane, group: &mut Group) -> Result<(), Failure> {
         let began = Instant::now();
         let (mut tries, mut learned) = (0, Needs::default());
         loop {
-            let Err(failure) = self.attempt(namespace, space, group, &mut learned).await else {
+            let Err(failure) = self.attempt(lane, group, &mut learned).await else {
                 return Ok(());
             };
             tries += 1;
@@ -225,43 +391,96 @@ impl Desk {
     }
 
     /// Loads, plans and writes a group once.
-    async fn attempt(
+    async fn attempt(&self, lane: &Lane, group: &mut Group, learned: &mut Needs) -> Result<(), Failure> {
+        let decided = self.decide(lane, group, learned, false).await?;
+        let written = match &decided.call {
+            Some(call) => send(&self.db, call).await,
+            None => Ok(Written::Later),
+        };
+        self.conclude(lane, decided, written).await
+    }
+
+    /// Plans a group, on what is remembered if it may, or on what is loaded.
+    async fn decide(
         &self,
-        namespace: &str,
-        space: &Space,
+        lane: &Lane,
         group: &mut Group,
         learned: &mut Needs,
-    ) -> Result<(), Failure> {
+        remember: bool,
+    ) -> crate::error::Result<Decided> {
         let (mut needs, asked) = self.first_needs(group);
-        let independent = self.leave_out_dependents(namespace, &mut needs);
-        let terms = Terms { clock: &self.clock, me: &self.me, asked, independent };
-        let mut snapshot = Snapshot::new(Scene { db: &self.db, space }, &terms);
+        let independent = self.leave_out_dependents(&lane.namespace, &mut needs);
+        let memory = remember.then_some(&*lane.memory);
+        let terms = Terms { clock: &self.clock, me: &self.me, asked, independent, memory };
+        let mut snapshot = Snapshot::new(Scene { db: &self.db, space: &lane.space }, &terms);
         learned.merge(needs);
         snapshot.load(learned.clone()).await?;
         if independent && !snapshot.independent {
-            self.dependent.lock().unwrap_or_else(PoisonError::into_inner).insert(namespace.to_owned());
+            let mut dependent = self.dependent.lock().unwrap_or_else(PoisonError::into_inner);
+            dependent.insert(lane.namespace.clone());
         }
-        let (mut changed, mut marks) = (Changed::default(), Vec::new());
+        let (mut accepted, mut marks) = (Vec::new(), Vec::new());
         for job in group {
             let effects = self.plan(job, &mut snapshot, learned).await?;
             if !effects.is_empty() {
-                marks.extend(effects.marks(namespace));
+                marks.extend(effects.marks(&lane.namespace));
                 snapshot.rows.accept(&effects);
-                changed.add(*effects);
+                accepted.push(effects);
             }
         }
-        let writing = changed.writing(space)?;
-        if !writing.is_empty() {
-            self.registry.enter(&self.db, namespace).await?;
+        if !accepted.is_empty() {
+            self.registry.enter(&self.db, &lane.namespace).await?;
         }
         marks.sort_unstable();
         marks.dedup();
-        let written = commit(&snapshot, writing, self.wakes.message(&marks)).await;
-        if written.map_err(|trouble| Failure { trouble, committing: true })? == Written::First {
-            // What remembers it may be older than what is there now.
-            self.registry.enter_anew(&self.db, namespace).await?;
+        let (wake, version) = (self.wakes.message(&marks), self.versions.next());
+        let mut memory = memory.map(|memory| memory.lock().unwrap_or_else(PoisonError::into_inner));
+        let mut changed = Changed::default();
+        for effects in accepted {
+            if let Some(memory) = &mut memory {
+                memory.accept(&effects);
+            }
+            changed.add(*effects);
         }
-        self.wakes.hub.wake(marks);
+        let writing = changed.writing(&lane.space);
+        if let Some(memory) = &mut memory {
+            match &writing {
+                Ok(writing) => {
+                    memory.move_ready(&writing.members_gone, &writing.members_put);
+                    memory.sent(writing.touched(), version);
+                }
+                Err(_) => memory.forget_after(&BTreeSet::new()),
+            }
+        }
+        let writing = writing?;
+        let call = call(&snapshot, &writing, &version, &wake);
+        Ok(Decided { call, marks, guessed: snapshot.guessed, looked_ahead: snapshot.looked_ahead })
+    }
+
+    /// Sees to it that everyone knows what was written, and forgets what is remembered if it was not.
+    async fn conclude(
+        &self,
+        lane: &Lane,
+        decided: Decided,
+        written: crate::error::Result<Written>,
+    ) -> Result<(), Failure> {
+        match written {
+            Ok(Written::Later) => {}
+            // What remembers it may be older than what is there now.
+            Ok(Written::First) => {
+                let entered = self.registry.enter_anew(&self.db, &lane.namespace).await;
+                entered.map_err(|trouble| Failure { trouble, committing: true })?;
+            }
+            Err(trouble) => {
+                let mut memory = lane.memory.lock().unwrap_or_else(PoisonError::into_inner);
+                memory.forget_after(&decided.guessed);
+                if decided.looked_ahead {
+                    memory.be_crowded();
+                }
+                return Err(Failure { trouble, committing: true });
+            }
+        }
+        self.wakes.hub.wake(decided.marks);
         Ok(())
     }
 

@@ -11,12 +11,12 @@ use statehold_core::batch::Replies;
 use statehold_core::call::{Claim, Sweep};
 use statehold_core::clock::Seconds;
 use statehold_core::command::{
-    DocumentPut, EntrySet, LockAcquire, LockRelease, NewEvent, Op, StreamAppend, TaskComplete, TaskCreate,
-    TaskStart,
+    DocumentPut, EntrySet, Expect, LockAcquire, LockRelease, NewEvent, Op, StreamAppend, TaskComplete,
+    TaskCreate, TaskStart,
 };
 use statehold_core::model::TaskId;
 use statehold_core::query::{KeyList, ReadFrom, StreamRead, TaskList};
-use statehold_core::{Backend, Batch, Error, Json, Result, Status};
+use statehold_core::{Backend, Batch, Error, ErrorKind, Json, Result, Status};
 use statehold_redis::{Config, Redis};
 
 const NAMESPACE: &str = "n";
@@ -231,6 +231,47 @@ async fn two_processes_that_claim_from_one_queue_share_it() {
     let first = seen.values().filter(|number| **number == 0).count();
     assert_eq!(seen.len(), TASKS);
     assert!(first > 0 && first < TASKS, "one process took all, {first} of {TASKS}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_another_process_did_to_a_queue_counts_at_once() {
+    let server = Server::start(&["--appendfsync", "everysec"]);
+    let [ours, other] = [open(&server).await, open(&server).await];
+    let create =
+        |priority| TaskCreate { queue: Some("q".into()), priority: Some(priority), ..TaskCreate::new("k") };
+    let mut created = Vec::new();
+    for _ in 0..6 {
+        created.push(run(&ours, create(5)).await.expect("it is created").task.id);
+    }
+    let claim = async |store: &Redis| {
+        let claimed = store.claim(Claim::new(NAMESPACE, "q", "me")).await.expect("it is answered");
+        claimed.tasks.first().expect("a task").id
+    };
+    assert_eq!(claim(&ours).await, created[0]);
+    let urgent = run(&other, create(1)).await.expect("it is created").task.id;
+    assert_eq!(claim(&ours).await, urgent);
+    assert_eq!(claim(&other).await, created[1]);
+    assert_eq!(claim(&ours).await, created[2]);
+    assert_eq!(claim(&ours).await, created[3]);
+    assert_eq!(claim(&other).await, created[4]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_another_process_wrote_is_never_taken_for_what_is_remembered() {
+    let server = Server::start(&["--appendfsync", "everysec"]);
+    let [ours, other] = [open(&server).await, open(&server).await];
+    let put =
+        |expect| DocumentPut { expect, ..DocumentPut::json("kind", "name", Json::parse("1").expect("JSON")) };
+    for (store, expect, revision) in
+        [(&ours, Expect::Absent, 1), (&other, Expect::Revision(1), 2), (&ours, Expect::Revision(2), 3)]
+    {
+        let done = run(store, put(expect)).await.expect("it is as expected");
+        assert_eq!(done.revision, revision);
+    }
+    let late = run(&other, put(Expect::Revision(2))).await.expect_err("it is no longer so");
+    assert_eq!(*late.kind(), ErrorKind::PreconditionFailed { revision: Some(3) });
+    let late = run(&other, put(Expect::Absent)).await.expect_err("it is there");
+    assert_eq!(*late.kind(), ErrorKind::PreconditionFailed { revision: Some(3) });
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
