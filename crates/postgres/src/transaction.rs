@@ -281,12 +281,13 @@ impl<'a> Transaction<'a> {
         }
     }
 
-    /// Where fewer are ready than were asked for, there may be more that other transactions hold.
+    /// Where fewer are ready than all asked for together, there may be more that other transactions hold.
     async fn note_skipped(&mut self, selects: &BTreeSet<TaskSelect>) -> Result<()> {
         for TaskSelect { set, .. } in selects {
             let TaskSet::Ready { queues } = set else { continue };
             let Some(members) = self.members.get(set).filter(|members| members.complete) else { continue };
-            if !self.counted.insert(set.clone()) {
+            let enough = self.scene.asked.get(set).is_some_and(|asked| members.rows.len() >= *asked);
+            if enough || !self.counted.insert(set.clone()) {
                 continue;
             }
             let most = limit(members.rows.len() + 1);
