@@ -64,14 +64,12 @@ impl Connection {
     /// Runs statements as one.
     pub(crate) async fn query_once(&self, once: Once<'_>) -> Result<Vec<Row>> {
         let name = once.name();
-        let known = self.known_once(&name);
-        let statement = match known {
-            Some(statement) => statement,
-            None => {
-                let statement = self.in_time(self.client().prepare(&once.text())).await?;
-                self.keep_once(name, statement.clone());
-                statement
-            }
+        let statement = if let Some(statement) = self.known_once(&name) {
+            statement
+        } else {
+            let statement = self.in_time(self.client().prepare(&once.text())).await?;
+            self.keep_once(name, statement.clone());
+            statement
         };
         let mut own = vec![param(once.ns), param(once.shown.map(At))];
         own.extend(once.ended);

@@ -343,7 +343,7 @@ impl<'a> Transaction<'a> {
         changed.trims.extend(effects.trims);
         let cleared = &changed.cleared;
         changed.deliveries.unstore(|key| cleared.contains(&key.group));
-        marks.into_iter().collect()
+        marks
     }
 
     /// The tasks that are to be written although they were only looked at.
