@@ -24,7 +24,7 @@ pub(super) async fn measure(url: &str) -> Anything<()> {
         let mut claims = run(&hold, CYCLES / PARTS).await?;
         let per_second = u128::from(CYCLES / PARTS) * 1000 / began.elapsed().as_millis().max(1);
         let (p50, p99) = (per_mille(&mut claims, 500), per_mille(&mut claims, 990));
-        let dead = "SELECT n_dead_tup FROM pg_stat_user_tables WHERE relname = 'tasks'";
+        let dead = "SELECT n_dead_tup FROM pg_stat_user_tables WHERE relid = 'statehold.tasks'::regclass";
         let size = "SELECT pg_total_relation_size('statehold.tasks') / 1048576";
         let (dead, size) = (number(url, dead).await?, number(url, size).await?);
         println!("{:>8} {per_second:>9} {p50:>9} {p99:>9} {dead:>10} {size:>8}", part * CYCLES / PARTS);
@@ -34,7 +34,8 @@ pub(super) async fn measure(url: &str) -> Anything<()> {
             println!("claim p50 at the end / at the start: {:.2}", times(p50, first));
         }
     }
-    let vacuums = "SELECT autovacuum_count FROM pg_stat_user_tables WHERE relname = 'tasks'";
+    let vacuums =
+        "SELECT autovacuum_count FROM pg_stat_user_tables WHERE relid = 'statehold.tasks'::regclass";
     println!("autovacuum has been at the tasks {} times", number(url, vacuums).await?);
     Ok(())
 }

@@ -152,6 +152,8 @@ impl Config {
             format!("statement_timeout = {}", self.statement_timeout.as_millis()),
             "idle_in_transaction_session_timeout = '60s'".into(),
             "plan_cache_mode = auto".into(),
+            // Statements are short. Once tables are large, compiling one would take a hundred times as long as running it.
+            "jit = off".into(),
             "timezone = 'UTC'".into(),
         ]
     }

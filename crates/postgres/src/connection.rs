@@ -66,8 +66,9 @@ impl Reading {
     }
 }
 
-/// What a statement is known by: its text, and whether it counts the rows that it touches.
-pub(crate) type Name = (&'static str, bool);
+/// What a statement is known by: its text, whether it counts the rows that it touches, and whether they must be as certain
+/// transactions left them.
+pub(crate) type Name = (&'static str, bool, bool);
 
 /// A statement with its parameters.
 pub(crate) struct Call {
@@ -75,15 +76,24 @@ pub(crate) struct Call {
     pub(crate) params: Vec<Param>,
     /// Whether the last parameter is how many rows it must touch.
     counted: bool,
+    /// The number of the parameter that says which transactions must have left the rows as they are.
+    versions: Option<usize>,
 }
 
 impl Call {
     pub(crate) fn new(sql: &'static str, params: Vec<Param>) -> Self {
-        Self { sql, params, counted: false }
+        Self { sql, params, counted: false, versions: None }
     }
 
     pub(crate) fn bare(sql: &'static str) -> Self {
         Self::new(sql, Vec::new())
+    }
+
+    /// The statement, which changes rows of `t`, passes over those that were left by other transactions than these.
+    pub(crate) fn left_by(mut self, versions: Vec<i32>) -> Self {
+        self.params.push(param(versions));
+        self.versions = Some(self.params.len());
+        self
     }
 
     /// The statement fails if it touches another number of rows.
@@ -97,14 +107,23 @@ impl Call {
     pub(crate) fn text(&self) -> Cow<'static, str> {
         let (sql, last) = (self.sql, self.params.len());
         if self.counted {
+            let sql = self.part();
             return format!("WITH w AS ({sql}\nRETURNING 1) SELECT touched(count(*), ${last}) FROM w").into();
         }
         if sql.contains("{task}") { sql.replace("{task}", sql!("task_columns")).into() } else { sql.into() }
     }
 
+    /// The text of a statement that writes, as a part of another.
+    pub(crate) fn part(&self) -> Cow<'static, str> {
+        match self.versions {
+            Some(place) => format!("{}\nAND t.xmin = ANY (${place}::integer[])", self.sql).into(),
+            None => self.sql.into(),
+        }
+    }
+
     /// What it is known by once it is prepared.
     pub(crate) fn name(&self) -> Name {
-        (self.sql, self.counted)
+        (self.sql, self.counted, self.versions.is_some())
     }
 
     pub(crate) fn params(&self) -> Vec<&(dyn ToSql + Sync)> {
@@ -119,6 +138,8 @@ const ON_THE_WAY: Duration = Duration::from_secs(5);
 pub(crate) struct Connection {
     client: Client,
     prepared: Mutex<HashMap<Name, Statement>>,
+    /// Several as one, by the names of the parts, and whether some tasks may have no dependents.
+    once: Mutex<HashMap<(Vec<Name>, bool), Statement>>,
     /// How long an answer may take; the server itself gives up before.
     patience: Duration,
     /// How it is used when nothing can be kept in its session.
@@ -142,7 +163,8 @@ pub(crate) async fn connect(
     });
     let patience = config.statement_timeout + ON_THE_WAY;
     let pooled = config.pooled.then(Pooled::default);
-    let connection = Connection { client, prepared: Mutex::default(), patience, pooled };
+    let connection =
+        Connection { client, prepared: Mutex::default(), once: Mutex::default(), patience, pooled };
     connection.set(&config.settings()).await?;
     Ok(connection)
 }
@@ -179,6 +201,18 @@ impl Connection {
             None => self.in_time(self.client.batch_execute("DISCARD PLANS")).await,
             Some(_) => Ok(()),
         }
+    }
+
+    pub(crate) fn is_pooled(&self) -> bool {
+        self.pooled.is_some()
+    }
+
+    pub(crate) fn known_once(&self, name: &(Vec<Name>, bool)) -> Option<Statement> {
+        self.once.lock().unwrap_or_else(PoisonError::into_inner).get(name).cloned()
+    }
+
+    pub(crate) fn keep_once(&self, name: (Vec<Name>, bool), statement: Statement) {
+        self.once.lock().unwrap_or_else(PoisonError::into_inner).insert(name, statement);
     }
 
     pub(crate) fn client(&self) -> &Client {

@@ -1,19 +1,23 @@
 //! Rows that are read by their keys. Whoever asks while a statement is under way is answered by the next one, together
-//! with all others who wait; nobody waits when nothing is under way.
+//! with all others who wait; nobody waits when little is under way.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::mem::{replace, take};
+use std::mem::take;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use statehold_core::model::{Document, Entry};
 use statehold_core::row::{LockRow, TaskRow};
 use statehold_core::{Error, Result};
 use tokio::sync::oneshot;
+use tokio::task::yield_now;
 
 use crate::connection::Hold;
 use crate::readers::read;
 use crate::rows::{self, Table, read_all};
 use crate::{Inner, Postgres, stopped};
+
+/// How many statements of a kind are under way at most.
+const LANES: usize = 2;
 
 /// The rows of some keys, those that are there.
 type Rows<R> = Vec<Option<Arc<R>>>;
@@ -30,28 +34,30 @@ pub(crate) struct Points<R: Table>(Mutex<Waiting<R>>);
 
 struct Waiting<R: Table> {
     asks: Vec<Ask<R>>,
-    /// Somebody sees to them.
-    busy: bool,
+    /// How many see to them.
+    busy: usize,
 }
 
 impl<R: Table> Default for Points<R> {
     fn default() -> Self {
-        Self(Mutex::new(Waiting { asks: Vec::new(), busy: false }))
+        Self(Mutex::new(Waiting { asks: Vec::new(), busy: 0 }))
     }
 }
 
 impl<R: Table> Points<R> {
-    /// Adds a question. Answers whether nobody sees to it yet.
+    /// Adds a question. Answers whether somebody more is to see to it.
     fn add(&self, ask: Ask<R>) -> bool {
         let mut waiting = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         waiting.asks.push(ask);
-        !replace(&mut waiting.busy, true)
+        let more = waiting.busy < LANES;
+        waiting.busy += usize::from(more);
+        more
     }
 
-    /// What waits. If nothing does, nobody sees to it any more.
+    /// What waits. If nothing does, whoever asked no longer sees to it.
     fn take(&self) -> Vec<Ask<R>> {
         let mut waiting = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        waiting.busy = !waiting.asks.is_empty();
+        waiting.busy -= usize::from(waiting.asks.is_empty());
         take(&mut waiting.asks)
     }
 }
@@ -107,6 +113,8 @@ impl Postgres {
 /// Answers questions until none waits.
 async fn see_to<R: Point>(store: Postgres) {
     loop {
+        // Those who were answered are about to ask again.
+        yield_now().await;
         let asks = R::points(&store.0).take();
         if asks.is_empty() {
             return;

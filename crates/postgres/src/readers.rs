@@ -13,6 +13,11 @@ use crate::values::{Param, limit, param};
 /// How many connections single statements share: more than one, so that a long list is not in everyone's way.
 const SHARED: usize = 2;
 
+/// What single statements read has an index. While tables are young the server knows nothing of their size, and would keep
+/// plans that read them whole.
+const BY_INDEX: &[&str] =
+    &["enable_seqscan = off", "enable_hashjoin = off", "enable_mergejoin = off", "enable_material = off"];
+
 /// The connections.
 pub(crate) struct Readers {
     config: Config,
@@ -40,7 +45,9 @@ impl Readers {
         if let Some(connection) = self.least_used() {
             return Ok(connection);
         }
-        let connection = Arc::new(connect(&self.config, drop).await?);
+        let connection = connect(&self.config, drop).await?;
+        connection.set(BY_INDEX).await?;
+        let connection = Arc::new(connection);
         let mut shared = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
         if shared.len() < SHARED {
             shared.push(Arc::clone(&connection));

@@ -36,6 +36,19 @@ pub(crate) trait Table: Kept {
         Self::columns(rows)
     }
 
+    /// Writes new rows that have nothing in most columns yet, which most new rows are.
+    const INSERT_PLAIN: &'static str = Self::INSERT;
+
+    /// Whether a new row is such a one.
+    fn is_plain(&self) -> bool {
+        false
+    }
+
+    /// The columns of such rows.
+    fn plain(rows: &[&Self]) -> Vec<Param> {
+        Self::columns(rows)
+    }
+
     /// The columns of keys.
     fn keys(keys: &[&Self::Key]) -> Vec<Param>;
     /// All columns of rows, those of their keys first.
@@ -151,9 +164,29 @@ impl<R: Table> Changes<R> {
         self.0.iter_mut().filter(|(key, _)| gone(key)).for_each(|(_, (before, _))| *before = None);
     }
 
+    /// How many rows change.
+    pub(crate) fn len(&self) -> usize {
+        self.0.len()
+    }
+
     /// The keys of rows that change.
     pub(crate) fn keys(&self) -> impl Iterator<Item = &R::Key> {
         self.0.keys()
+    }
+
+    /// Rows that were there, as they were and as they are to be.
+    pub(crate) fn both(&self) -> impl Iterator<Item = (&R, Option<&R>)> {
+        self.0.values().filter_map(|(before, after)| Some((before.as_deref()?, after.as_deref())))
+    }
+
+    /// Rows as they are to be.
+    pub(crate) fn left(&self) -> impl Iterator<Item = &Arc<R>> {
+        self.0.values().filter_map(|(_, after)| after.as_ref())
+    }
+
+    /// How many rows that were there change.
+    pub(crate) fn changed(&self) -> usize {
+        self.0.values().filter(|(before, after)| before.is_some() && before != after).count()
     }
 
     /// Rows that are new.
@@ -172,7 +205,7 @@ impl<R: Table> Changes<R> {
     pub(crate) fn write<'a>(&'a self, ns: i64, writing: &mut Writing) {
         let gone = self.gone();
         if !gone.is_empty() {
-            writing.add(R::DELETE, within(ns, R::keys(&gone)), gone.len());
+            writing.change(R::DELETE, within(ns, R::keys(&gone)), gone.len());
         }
         let changed = self.0.values().filter_map(|(before, after)| before.as_deref().zip(after.as_deref()));
         let changed = changed.filter(|(before, after)| before != after);
@@ -182,12 +215,15 @@ impl<R: Table> Changes<R> {
             |changed: Vec<(_, &'a R)>| -> Vec<_> { changed.into_iter().map(|(_, row)| row).collect() };
         let (part, whole) = (after(part), after(whole));
         if !part.is_empty() {
-            writing.add(R::UPDATE_PART, within(ns, R::part(&part)), part.len());
+            writing.change(R::UPDATE_PART, within(ns, R::part(&part)), part.len());
         }
         if !whole.is_empty() {
-            writing.add(R::UPDATE, within(ns, R::columns(&whole)), whole.len());
+            writing.change(R::UPDATE, within(ns, R::columns(&whole)), whole.len());
         }
-        let new = self.new_rows();
+        let (plain, new): (Vec<_>, Vec<_>) = self.new_rows().into_iter().partition(|row| row.is_plain());
+        if !plain.is_empty() {
+            writing.add(R::INSERT_PLAIN, within(ns, R::plain(&plain)), plain.len());
+        }
         if !new.is_empty() {
             writing.add(R::INSERT, within(ns, R::columns(&new)), new.len());
         }
@@ -196,16 +232,29 @@ impl<R: Table> Changes<R> {
 
 /// Statements that write.
 #[derive(Default)]
-pub(crate) struct Writing(pub(crate) Vec<Call>);
+pub(crate) struct Writing {
+    pub(crate) calls: Vec<Call>,
+    /// The transactions that left the rows that change as they were read, if the rows are not held.
+    pub(crate) versions: Option<Vec<i32>>,
+}
 
 impl Writing {
     /// A statement that must touch so many rows.
     pub(crate) fn add(&mut self, sql: &'static str, params: Vec<Param>, rows: usize) {
-        self.0.push(Call::new(sql, params).touching(rows));
+        self.calls.push(Call::new(sql, params).touching(rows));
+    }
+
+    /// A statement that must touch so many rows that were read before.
+    fn change(&mut self, sql: &'static str, params: Vec<Param>, rows: usize) {
+        let mut call = Call::new(sql, params);
+        if let Some(versions) = &self.versions {
+            call = call.left_by(versions.clone());
+        }
+        self.calls.push(call.touching(rows));
     }
 
     /// A statement that may touch any number of rows.
     pub(crate) fn any(&mut self, sql: &'static str, params: Vec<Param>) {
-        self.0.push(Call::new(sql, params));
+        self.calls.push(Call::new(sql, params));
     }
 }

@@ -46,9 +46,10 @@ impl Members {
         Self { rows: sorted.into_values().collect(), most, complete }
     }
 
-    /// The answer for so many, if enough were asked for.
-    pub(crate) fn first(&self, limit: usize) -> Option<Found<TaskId>> {
-        if limit > self.most && !self.complete {
+    /// The answer for so many, if enough were asked for. A plan asks for more when plans before it in the same commit
+    /// changed some of those that it was told of: then what is there may do, as long as it has not asked for twice as many.
+    pub(crate) fn first(&self, limit: usize, changed: usize) -> Option<Found<TaskId>> {
+        if limit > self.most * 2 + changed && !self.complete {
             return None;
         }
         let mut found = Found::first(self.rows.iter().map(|row| row.task.id).collect(), limit);

@@ -10,7 +10,7 @@ use statehold_core::{Seconds, Timestamp};
 use crate::connection::{Call, Connection, Reading, reading, sql};
 use crate::error::Result;
 use crate::queues;
-use crate::rows::Table;
+use crate::rows::{Changes, Table};
 use crate::values::{At, Cells, Param, at, column, count, id, ids, json, length, param, value};
 
 fn turn_name(turn: Turn) -> &'static str {
@@ -51,6 +51,53 @@ impl Table for TaskRow {
 
     fn part(rows: &[&Self]) -> Vec<Param> {
         life_columns(rows)
+    }
+
+    const INSERT_PLAIN: &'static str = sql!("task_insert_plain");
+
+    /// Alone in the world, and nothing has happened to it but that it was made.
+    fn is_plain(&self) -> bool {
+        let task = &self.task;
+        let lone = task.parent.is_none() && task.root == task.id && task.child_key.is_none();
+        let free = task.exclusive_key.is_none() && task.depends_on.is_empty();
+        let fresh =
+            (task.revision, task.attempt, task.failures, task.lease_losses, self.children) == (1, 0, 0, 0, 0);
+        let made =
+            task.created_at == task.updated_at && task.started_at.is_none() && task.finished_at.is_none();
+        let head = Head { last: 1, oldest: 0, oldest_at: Some(task.created_at) };
+        let idle = task.lease.is_none() && self.last_token == Token(0) && self.lease_seconds.is_none();
+        let calm = task.waiting_for.is_none() && task.resumed_by.is_none() && !task.cancel_requested;
+        let empty = task.error.is_none() && task.progress.is_none() && task.output.is_none();
+        let own =
+            self.failed_by.is_none() && self.claim_key.is_none() && self.depth == 0 && self.head == head;
+        lone && free && fresh && made && idle && calm && empty && own
+    }
+
+    fn plain(rows: &[&Self]) -> Vec<Param> {
+        vec![
+            column(rows, |row| row.task.id.0),
+            column(rows, |row| row.task.queue.clone()),
+            column(rows, |row| row.task.kind.clone()),
+            column(rows, |row| row.task.status.as_str()),
+            column(rows, |row| turn_name(row.turn)),
+            column(rows, |row| row.task.priority),
+            column(rows, |row| At(row.task.run_at)),
+            column(rows, |row| row.task.rank),
+            column(rows, |row| i64::from(row.task.max_attempts)),
+            column(rows, |row| i64::from(row.task.max_lease_losses)),
+            column(rows, |row| At(row.task.created_at)),
+            column(rows, |row| at(row.task.expires_at)),
+            column(rows, |row| length(row.task.timeout_seconds)),
+            column(rows, |row| row.task.thread.clone()),
+            column(rows, |row| row.task.idempotency_key.clone()),
+            column(rows, |row| row.request.as_bytes().to_vec()),
+            column(rows, |row| value(&row.task.labels)),
+            column(rows, |row| value(&row.task.backoff)),
+            column(rows, |row| row.task.traceparent.clone()),
+            column(rows, |row| json(row.task.metadata.as_ref())),
+            column(rows, |row| json(row.task.input.as_ref())),
+            column(rows, |row| at(row.timer())),
+        ]
     }
 
     fn keys(keys: &[&TaskId]) -> Vec<Param> {
@@ -153,6 +200,17 @@ impl Table for TaskRow {
             lease_seconds,
             claim_key,
         })
+    }
+}
+
+impl Changes<TaskRow> {
+    /// The tasks that end, or are no longer ended.
+    pub(crate) fn ended(&self) -> Vec<TaskId> {
+        let ended = |row: &TaskRow| row.task.status.is_terminal();
+        self.both()
+            .filter(|(before, after)| ended(before) || after.is_none_or(ended))
+            .map(|(row, _)| row.task.id)
+            .collect()
     }
 }
 

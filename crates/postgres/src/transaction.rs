@@ -16,10 +16,13 @@ use statehold_core::row::{
     AnswerRow, ChoreRow, DeliveryRow, DocumentKey, ExclusiveRow, FloorRow, GroupKey, GroupRow, LockRow,
     PollerRow, QueueRow, SignalsRow, StreamRow, TaskRow,
 };
+use statehold_core::wake::Mark;
 
 use crate::clock::ServerClock;
 use crate::connection::{Call, Connection, Hold, sql};
 use crate::error::{Result, Trouble};
+use crate::known::{Known, Recalled};
+use crate::once::Once;
 use crate::rows::{Changes, Loading, Writing, load_found, read_all, read_first};
 use crate::sets::{self, Members, Seek};
 use crate::streams::{self, Bound, Withheld};
@@ -56,6 +59,12 @@ pub(crate) struct Transaction<'a> {
     loose: HashSet<TaskId>,
     /// Ready tasks were left out because another transaction holds them.
     pub(crate) skipped: bool,
+    /// The sets of ready tasks of which that is known.
+    counted: HashSet<TaskSet>,
+    /// What was decided by without asking the server.
+    recalled: Recalled,
+    /// What the server's clock must show, if it was not asked.
+    shown: Option<Timestamp>,
     changes: Changed,
 }
 
@@ -99,8 +108,35 @@ impl<'a> Transaction<'a> {
             members: HashMap::new(),
             loose: HashSet::new(),
             skipped: false,
+            counted: HashSet::new(),
+            recalled: Recalled::default(),
+            shown: None,
             changes: Changed::default(),
         }
+    }
+
+    /// One that is decided before it begins. Nobody depends on the tasks that it changes, or it will come to nothing.
+    pub(crate) fn foreseen(scene: &'a Scene<'a>) -> Self {
+        let (now, shown) = scene.clock.foresee();
+        let mut transaction = Self { now, shown, ..Self::on(scene) };
+        transaction.rows.say_independent(true);
+        transaction
+    }
+
+    /// Takes what a plan is missing from what is known here.
+    pub(crate) fn recall(&mut self, needs: Needs, known: &Known) -> Option<()> {
+        known.supply(self.scene.ns, needs, &mut self.rows, &mut self.recalled)
+    }
+
+    /// Whether all that was read without asking is written, so that it is seen whether it was right.
+    pub(crate) fn holds_what_it_read(&self) -> bool {
+        let changed = &self.changes;
+        let written = changed.tasks.changed()
+            + changed.locks.changed()
+            + changed.documents.changed()
+            + changed.entries.changed()
+            + changed.streams.changed();
+        changed.any && changed.trims.is_empty() && written == self.recalled.rows
     }
 
     /// Loads what a plan is missing.
@@ -221,7 +257,11 @@ impl<'a> Transaction<'a> {
     fn wanted(&self, selects: &BTreeSet<TaskSelect>) -> BTreeMap<TaskSet, usize> {
         let mut wanted: BTreeMap<TaskSet, usize> = BTreeMap::new();
         for TaskSelect { set, limit } in selects {
-            if self.members.get(set).is_none_or(|members| members.first(*limit).is_none()) {
+            if self
+                .members
+                .get(set)
+                .is_none_or(|members| members.first(*limit, self.changes.tasks.len()).is_none())
+            {
                 let asked = self.scene.asked.get(set).copied().unwrap_or_default();
                 let most = wanted.entry(set.clone()).or_default();
                 *most = asked.max(*limit).max(*most);
@@ -241,11 +281,15 @@ impl<'a> Transaction<'a> {
         }
     }
 
-    /// Where fewer are ready than were asked for, there may be more that other transactions hold.
+    /// Where fewer are ready than all asked for together, there may be more that other transactions hold.
     async fn note_skipped(&mut self, selects: &BTreeSet<TaskSelect>) -> Result<()> {
         for TaskSelect { set, .. } in selects {
             let TaskSet::Ready { queues } = set else { continue };
             let Some(members) = self.members.get(set).filter(|members| members.complete) else { continue };
+            let enough = self.scene.asked.get(set).is_some_and(|asked| members.rows.len() >= *asked);
+            if enough || !self.counted.insert(set.clone()) {
+                continue;
+            }
             let most = limit(members.rows.len() + 1);
             let params = vec![param(self.scene.ns), param(queues.to_vec()), param(At(self.now)), param(most)];
             let found = self.scene.db.query(sql!("tasks_ready_count"), params).await?;
@@ -262,14 +306,18 @@ impl<'a> Transaction<'a> {
             for row in &members.rows {
                 self.rows.load(row.task.id, Some(Arc::clone(row)));
             }
-            let found = members.first(select.limit).ok_or(Trouble::Again)?;
+            let found = members.first(select.limit, self.changes.tasks.len()).ok_or(Trouble::Again)?;
             self.rows.answer(select, found);
         }
         Ok(())
     }
 
-    /// Takes over what an accepted plan leaves.
-    pub(crate) fn accept(&mut self, effects: Effects) {
+    /// Takes over what an accepted plan leaves; answers whom that wakes.
+    pub(crate) fn accept(&mut self, effects: Effects) -> Vec<Mark> {
+        if effects.is_empty() {
+            return Vec::new();
+        }
+        let marks = effects.marks(self.scene.namespace);
         self.rows.accept(&effects);
         let changed = &mut self.changes;
         changed.any = true;
@@ -295,6 +343,7 @@ impl<'a> Transaction<'a> {
         changed.trims.extend(effects.trims);
         let cleared = &changed.cleared;
         changed.deliveries.unstore(|key| cleared.contains(&key.group));
+        marks
     }
 
     /// The tasks that are to be written although they were only looked at.
@@ -304,8 +353,8 @@ impl<'a> Transaction<'a> {
 
     /// Writes what the accepted plans leave, and commits, in one go: a statement that touches fewer rows than it must
     /// fails, and then nothing is committed.
-    pub(crate) async fn commit(&self, ns: i64) -> Result<()> {
-        let mut calls = self.changes.write(ns).0;
+    pub(crate) async fn commit(&self, ns: i64, known: &mut Known) -> Result<()> {
+        let mut calls = self.changes.write(ns, None);
         if !self.changes.trims.is_empty() {
             self.scene.db.run_all(&calls).await?;
             calls.clear();
@@ -313,8 +362,36 @@ impl<'a> Transaction<'a> {
                 streams::trim(self.scene.db, ns, trim).await?;
             }
         }
+        self.changes.forget(ns, known);
+        let told = self.changes.is_memorable();
+        if told {
+            calls.push(Call::bare(sql!("version")));
+        }
         calls.push(Call::bare(sql!("commit")));
-        self.scene.db.run_all(&calls).await?;
+        let answers = self.scene.db.query_all(&calls).await?;
+        if told && let Some(version) = read_first(&answers[answers.len() - 2], Cells::get)? {
+            self.changes.learn(ns, version, known);
+        }
+        Ok(())
+    }
+
+    /// Writes and commits by one statement. If the time or a row is not as it was thought to be, nothing is done.
+    pub(crate) async fn commit_at_once(&self, known: &mut Known) -> Result<()> {
+        let (ns, ended) = (self.scene.ns, self.changes.tasks.ended());
+        let calls = self.changes.write(ns, Some(self.recalled.versions.iter().copied().collect()));
+        let once = Once {
+            calls: &calls,
+            ns,
+            shown: self.shown,
+            ended: (!ended.is_empty()).then(|| column(&ended, |id| id.0)),
+        };
+        self.changes.forget(ns, known);
+        let done = self.scene.db.query_once(once).await?;
+        let entered = read_first(&done, |cells| Ok((cells.time()?, cells.get()?)))?;
+        if let Some((stored, version)) = entered {
+            self.scene.clock.hear(stored);
+            self.changes.learn(ns, version, known);
+        }
         Ok(())
     }
 
@@ -354,8 +431,37 @@ fn number_of(parts: [&str; 4]) -> i64 {
 }
 
 impl Changed {
-    fn write(&self, ns: i64) -> Writing {
-        let mut writing = Writing::default();
+    /// Whether there is anything that is worth being remembered.
+    fn is_memorable(&self) -> bool {
+        let rows = [
+            self.tasks.len(),
+            self.locks.len(),
+            self.documents.len(),
+            self.entries.len(),
+            self.streams.len(),
+        ];
+        rows.iter().any(|rows| *rows > 0)
+    }
+
+    /// Nothing is known of rows while they are being written.
+    fn forget(&self, ns: i64, known: &mut Known) {
+        known.forget(ns, &self.tasks);
+        known.forget(ns, &self.locks);
+        known.forget(ns, &self.documents);
+        known.forget(ns, &self.entries);
+        known.forget(ns, &self.streams);
+    }
+
+    fn learn(&self, ns: i64, version: i32, known: &mut Known) {
+        known.learn(ns, &self.tasks, version);
+        known.learn(ns, &self.locks, version);
+        known.learn(ns, &self.documents, version);
+        known.learn(ns, &self.entries, version);
+        known.learn(ns, &self.streams, version);
+    }
+
+    fn write(&self, ns: i64, versions: Option<Vec<i32>>) -> Vec<Call> {
+        let mut writing = Writing { calls: Vec::new(), versions };
         if !self.cleared.is_empty() {
             let groups: Vec<_> = self.cleared.iter().collect();
             let mut params = vec![param(ns)];
@@ -382,7 +488,7 @@ impl Changed {
             let (sql, params) = streams::append(ns, &self.events);
             writing.add(sql, params, self.events.len());
         }
-        writing
+        writing.calls
     }
 }
 

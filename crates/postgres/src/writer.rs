@@ -9,12 +9,14 @@ use statehold_core::plan::{Context, Effects, Needs, Rows, Step, TaskSelect, Task
 use statehold_core::wake::Mark;
 use statehold_core::{Error, ErrorKind, Result};
 use tokio::sync::{mpsc, oneshot};
+use tokio::task::yield_now;
 use tokio::time::{Instant, sleep};
 
 use crate::clock::ServerClock;
 use crate::config::Config;
 use crate::connection::{Connection, Hold, connect, sql};
 use crate::error::Trouble;
+use crate::known::{Caution, Known};
 use crate::namespaces::Namespaces;
 use crate::rows::read_first;
 use crate::sets;
@@ -55,6 +57,8 @@ pub(crate) trait Job: Send {
     fn namespace(&self) -> &str;
     /// Whether it reads what only the store knows, so that it shares its transaction with nobody.
     fn is_alone(&self) -> bool;
+    /// Whether it looks for what is not known by its key.
+    fn looks_around(&self) -> bool;
     /// The queues whose switch it sets.
     fn switches(&self) -> &[String];
     /// Goes on with it as far as the rows reach.
@@ -105,6 +109,10 @@ where
         self.alone
     }
 
+    fn looks_around(&self) -> bool {
+        self.gives || self.alone
+    }
+
     fn switches(&self) -> &[String] {
         &self.switches
     }
@@ -147,7 +155,17 @@ impl Writer {
     /// Starts the task.
     pub(crate) fn start(config: Config, clock: ServerClock, namespaces: Namespaces, wakes: Wakes) -> Self {
         let (sender, inbox) = mpsc::unbounded_channel();
-        tokio::spawn(Desk { config, clock, namespaces, wakes, connection: None, transactions: 0 }.run(inbox));
+        let desk = Desk {
+            config,
+            clock,
+            namespaces,
+            wakes,
+            connection: None,
+            transactions: 0,
+            known: Known::default(),
+            caution: Caution::default(),
+        };
+        tokio::spawn(desk.run(inbox));
         Self(sender)
     }
 
@@ -167,6 +185,8 @@ struct Desk {
     clock: ServerClock,
     /// How many transactions the connection has seen.
     transactions: u64,
+    known: Known,
+    caution: Caution,
 }
 
 /// What a group learned from tries that came to nothing.
@@ -193,11 +213,12 @@ impl From<Trouble> for Failure {
 
 impl Desk {
     async fn run(mut self, mut inbox: mpsc::UnboundedReceiver<Box<dyn Job>>) {
-        while let Some(first) = inbox.recv().await {
-            let mut jobs = vec![first];
-            while jobs.len() < MOST {
-                let Ok(job) = inbox.try_recv() else { break };
-                jobs.push(job);
+        loop {
+            // Those who were answered are about to ask again.
+            yield_now().await;
+            let mut jobs = Vec::new();
+            if inbox.recv_many(&mut jobs, MOST).await == 0 {
+                return;
             }
             for group in groups(jobs) {
                 self.settle(group).await;
@@ -270,6 +291,8 @@ impl Desk {
             self.clock.hear(read_first(&clock, Cells::time)?.unwrap_or_default());
             self.connection = Some(connection);
             self.transactions = 0;
+            // Another server may have taken over, with fewer transactions and the same numbers.
+            self.known = Known::default();
         }
         self.transactions += 1;
         let Some(db) = &self.connection else { return Err(Trouble::Again.into()) };
@@ -294,80 +317,115 @@ impl Desk {
             switched: group.iter().flat_map(|job| job.switches()).cloned().collect(),
             asked: HashMap::new(),
         };
+        if tries == 0 && ns != 0 && !db.is_pooled() && self.caution.dares() {
+            let foreseen = foresee(group, &scene, &self.known, &self.config.replica);
+            if let Some((transaction, marks)) = foreseen {
+                match transaction.commit_at_once(&mut self.known).await {
+                    Ok(()) => {
+                        self.caution.was_right();
+                        return Ok(marks);
+                    }
+                    Err(trouble) if trouble.is_lost() => return Err(Failure { trouble, committing: true }),
+                    Err(_) => self.caution.was_wrong(),
+                }
+            }
+        }
         let context = Context { now: self.clock.guess(), replica: &self.config.replica };
         let needs = first_needs(group, context, &mut scene.asked);
         learn_members(&scene, learned).await?;
         let mut first = learned.needs.clone();
         first.merge(needs);
         let mut transaction = Transaction::begin(&scene, first).await?;
-        self.gather(group, &mut transaction, learned).await?;
-        let marks = self.plan_all(group, &mut transaction, learned, &namespace).await?;
+        gather(group, &mut transaction, learned, &self.config.replica).await?;
+        let marks = plan_all(group, &mut transaction, learned, &self.config.replica).await?;
         let unheld = transaction.unheld();
         if !unheld.is_empty() {
             learned.needs.tasks.extend(unheld);
             return Err(Trouble::Again.into());
         }
         let number = transaction.number().await?;
-        let committed = transaction.commit(number).await;
+        let committed = transaction.commit(number, &mut self.known).await;
         committed.map_err(|trouble| Failure { trouble, committing: true })?;
         self.namespaces.note(&namespace, number);
         Ok(marks)
     }
+}
 
-    /// Loads what the requests need as long as each is looked at alone, for all of them together.
-    async fn gather(
-        &self,
-        group: &mut Group,
-        transaction: &mut Transaction<'_>,
-        learned: &mut Learned,
-    ) -> crate::error::Result<()> {
+/// Loads what the requests need as long as each is looked at alone, for all of them together.
+async fn gather(
+    group: &mut Group,
+    transaction: &mut Transaction<'_>,
+    learned: &mut Learned,
+    replica: &str,
+) -> crate::error::Result<()> {
+    loop {
+        let context = Context { now: transaction.now, replica };
+        let sight = Sight { context, skipped: transaction.skipped };
+        let mut missing = Needs::default();
+        for job in group.iter_mut() {
+            if let Progress::Need(needs) = job.step(&transaction.rows, &sight) {
+                missing.merge(*needs);
+            }
+        }
+        if missing.is_empty() {
+            return Ok(());
+        }
+        learned.note(&missing);
+        transaction.load(missing, Hold::Now).await?;
+    }
+}
+
+/// Plans each request on what those before it left, and loads what is missing, if it can be had at once.
+async fn plan_all(
+    group: &mut Group,
+    transaction: &mut Transaction<'_>,
+    learned: &mut Learned,
+    replica: &str,
+) -> crate::error::Result<Vec<Mark>> {
+    let mut marks = Vec::new();
+    for job in group {
         loop {
-            let context = Context { now: transaction.now, replica: &self.config.replica };
-            let sight = Sight { context, skipped: transaction.skipped };
-            let mut missing = Needs::default();
-            for job in group.iter_mut() {
-                if let Progress::Need(needs) = job.step(&transaction.rows, &sight) {
-                    missing.merge(*needs);
+            let context = Context { now: transaction.now, replica };
+            let skipped = transaction.skipped;
+            match job.step(&transaction.rows, &Sight { context, skipped }) {
+                Progress::Need(needs) => {
+                    learned.note(&needs);
+                    transaction.load(*needs, Hold::Now).await?;
+                }
+                Progress::Done(effects) => {
+                    marks.extend(transaction.accept(*effects));
+                    break;
                 }
             }
-            if missing.is_empty() {
-                return Ok(());
-            }
-            learned.note(&missing);
-            transaction.load(missing, Hold::Now).await?;
         }
     }
+    Ok(marks)
+}
 
-    /// Plans each request on what those before it left, and loads what is missing, if it can be had at once.
-    async fn plan_all(
-        &self,
-        group: &mut Group,
-        transaction: &mut Transaction<'_>,
-        learned: &mut Learned,
-        namespace: &str,
-    ) -> crate::error::Result<Vec<Mark>> {
-        let mut marks = Vec::new();
-        for job in group {
-            loop {
-                let context = Context { now: transaction.now, replica: &self.config.replica };
-                let skipped = transaction.skipped;
-                match job.step(&transaction.rows, &Sight { context, skipped }) {
-                    Progress::Need(needs) => {
-                        learned.note(&needs);
-                        transaction.load(*needs, Hold::Now).await?;
-                    }
-                    Progress::Done(effects) => {
-                        if !effects.is_empty() {
-                            marks.extend(effects.marks(namespace));
-                            transaction.accept(*effects);
-                        }
-                        break;
-                    }
+/// Decides requests by what is known here of the rows they need, if that is enough.
+fn foresee<'a>(
+    group: &mut Group,
+    scene: &'a Scene<'a>,
+    known: &Known,
+    replica: &str,
+) -> Option<(Transaction<'a>, Vec<Mark>)> {
+    if group.iter().any(|job| job.looks_around()) {
+        return None;
+    }
+    let (mut transaction, mut marks) = (Transaction::foreseen(scene), Vec::new());
+    let sight = Sight { context: Context { now: transaction.now, replica }, skipped: false };
+    for job in group {
+        loop {
+            match job.step(&transaction.rows, &sight) {
+                Progress::Need(needs) => transaction.recall(*needs, known)?,
+                Progress::Done(effects) => {
+                    marks.extend(transaction.accept(*effects));
+                    break;
                 }
             }
         }
-        Ok(marks)
     }
+    transaction.holds_what_it_read().then_some((transaction, marks))
 }
 
 impl Learned {
@@ -418,9 +476,7 @@ fn first_needs(group: &mut Group, context: Context<'_>, asked: &mut HashMap<Task
             all.merge(*needs);
         }
     }
-    // Whoever comes later in the group looks past what those before took.
     asked.retain(|set, _| matches!(set, TaskSet::Ready { .. }));
-    asked.values_mut().filter(|most| **most > 1).for_each(|most| *most = *most * 2 + 2);
     all
 }
 

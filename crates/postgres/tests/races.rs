@@ -15,8 +15,8 @@ use statehold_conformance::postgres;
 use statehold_core::batch::BatchKey;
 use statehold_core::call::Claim;
 use statehold_core::command::{
-    DocumentPut, EntrySet, LockAcquire, LockForceRelease, NewEvent, Op, StreamAppend, TaskComplete,
-    TaskCreate, TaskSignal, TaskStart,
+    DocumentPut, EntrySet, Expect, LockAcquire, LockForceRelease, LockRelease, NewEvent, Op, StreamAppend,
+    TaskCancel, TaskComplete, TaskCreate, TaskSignal, TaskStart,
 };
 use statehold_core::model::{Task, TaskId, Token};
 use statehold_core::query::{CategoryCursor, CategoryFrom, CategoryRead, ReadFrom, StreamRead};
@@ -36,6 +36,7 @@ fn main() -> ExitCode {
             test("a_category_skips_nothing_and_turns_no_stream_around", category_order),
             test("what_was_acknowledged_survives_lost_connections", lost_connections),
             test("each_task_goes_to_one_of_several_processes", claims),
+            test("what_another_process_changed_is_not_decided_from_memory", memories),
         ];
         libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
     })
@@ -107,6 +108,50 @@ async fn lost_joins() {
         assert_eq!(now.status, Status::Pending, "round {round}: it was created {}", joined.status);
     }
     assert!(blocked > 10, "the race never happened: {blocked} were blocked");
+}
+
+/// One process writes rows, another changes them, and the first, which remembers them as it left them, goes on.
+async fn memories() {
+    let event = || vec![NewEvent { kind: "said".into(), data: None }];
+    let append =
+        || StreamAppend { stream: "s/1".parse().expect("a name"), events: event(), expect_seq: None };
+    let (_, stores) = several(2).await;
+    for (seq, store) in (1..).zip([0, 0, 1, 0, 1, 1, 0]) {
+        let appended = run(&stores[store], append()).await.expect("appended");
+        assert_eq!(appended.last_seq, seq);
+    }
+
+    let (_, stores) = several(2).await;
+    let put = |expect| DocumentPut { expect, ..DocumentPut::json("d", "1", Json::null()) };
+    let first = run(&stores[0], put(Expect::Any)).await.expect("put").revision;
+    let second = run(&stores[1], put(Expect::Revision(first))).await.expect("put").revision;
+    run(&stores[0], put(Expect::Revision(first))).await.expect_err("another one was faster");
+    run(&stores[0], put(Expect::Revision(second))).await.expect("put");
+
+    let (_, stores) = several(2).await;
+    let lock = run(&stores[0], LockAcquire::new("l", "a")).await.expect("acquired");
+    run(&stores[0], LockRelease { key: "l".into(), token: lock.token }).await.expect("released");
+    let other = run(&stores[1], LockAcquire::new("l", "b")).await.expect("acquired");
+    assert!(other.token > lock.token);
+    run(&stores[0], LockAcquire::new("l", "a")).await.expect_err("it is held");
+
+    let (_, stores) = several(2).await;
+    let complete = |id, token| TaskComplete { id, token, output: None };
+    let id = create(&stores[0], TaskCreate::new("k")).await.id;
+    let token = start(&stores[0], id).await;
+    run(&stores[1], TaskCancel { id, force: true, children: false }).await.expect("cancelled");
+    run(&stores[0], complete(id, token)).await.expect_err("it was cancelled");
+
+    // The row of a task does not change when another comes to depend on it.
+    let (_, stores) = several(2).await;
+    let id = create(&stores[0], TaskCreate::new("k")).await.id;
+    let token = start(&stores[0], id).await;
+    let dependent = TaskCreate { depends_on: vec![id], ..TaskCreate::new("k") };
+    let dependent = create(&stores[1], dependent).await;
+    assert_eq!(dependent.status, Status::Blocked);
+    run(&stores[0], complete(id, token)).await.expect("completed");
+    let now = stores[0].task_get("n", &[dependent.id]).await.expect("read").remove(0).expect("it is there");
+    assert_eq!(now.status, Status::Pending);
 }
 
 /// Batches that name the same rows in different orders, from three processes.

@@ -1,0 +1,159 @@
+//! Rows that this process wrote last, each with the transaction that did. Who needs no others can be decided without
+//! asking the server first: it refuses if one of them is not as it was left.
+
+use std::collections::{BTreeSet, HashMap};
+use std::mem::take;
+use std::sync::Arc;
+
+use statehold_core::model::{Document, Entry};
+use statehold_core::plan::{Needs, Rows};
+use statehold_core::row::{LockRow, Record, StreamRow, TaskRow};
+
+use crate::rows::{Changes, Table};
+
+/// How many bytes of rows are remembered; then all are forgotten.
+const MOST: usize = 32 << 20;
+
+/// Rows of a kind, in namespaces by their numbers.
+type Remembered<R> = HashMap<(i64, <R as Record>::Key), (Arc<R>, i32)>;
+
+/// Rows as this process left them, with the lower half of the number of the transaction.
+#[derive(Default)]
+pub(crate) struct Known {
+    tasks: Remembered<TaskRow>,
+    locks: Remembered<LockRow>,
+    documents: Remembered<Document>,
+    entries: Remembered<Entry>,
+    streams: Remembered<StreamRow>,
+    weight: usize,
+}
+
+/// A kind of row that is remembered.
+pub(crate) trait Memorable: Table {
+    fn remembered(known: &Known) -> &Remembered<Self>;
+    fn remembered_mut(known: &mut Known) -> &mut Remembered<Self>;
+    fn wanted(needs: &mut Needs) -> &mut BTreeSet<Self::Key>;
+
+    /// Whether it is worth it, and nothing but another transaction changes what it means.
+    fn is_lasting(&self) -> bool {
+        true
+    }
+}
+
+macro_rules! memorable {
+    ($row:ty, $table:ident $(, |$this:ident| $lasting:expr)?) => {
+        impl Memorable for $row {
+            fn remembered(known: &Known) -> &Remembered<Self> {
+                &known.$table
+            }
+
+            fn remembered_mut(known: &mut Known) -> &mut Remembered<Self> {
+                &mut known.$table
+            }
+
+            fn wanted(needs: &mut Needs) -> &mut BTreeSet<Self::Key> {
+                &mut needs.$table
+            }
+
+            $(fn is_lasting(&self) -> bool {
+                let $this = self;
+                $lasting
+            })?
+        }
+    };
+}
+
+memorable!(TaskRow, tasks, |row| !row.task.status.is_terminal());
+// A lock of a session is free when the session is over, and nobody writes that.
+memorable!(LockRow, locks, |row| row.holder.as_ref().is_none_or(|holder| holder.session.is_none()));
+memorable!(Document, documents);
+memorable!(Entry, entries);
+memorable!(StreamRow, streams);
+
+/// What is read from memory: the keys, and the transactions that left the rows so.
+#[derive(Default)]
+pub(crate) struct Recalled {
+    pub(crate) rows: usize,
+    pub(crate) versions: BTreeSet<i32>,
+}
+
+impl Known {
+    /// Gives a plan what it needs. None if something else is needed.
+    pub(crate) fn supply(
+        &self,
+        ns: i64,
+        mut needs: Needs,
+        rows: &mut Rows,
+        recalled: &mut Recalled,
+    ) -> Option<()> {
+        self.supply_kind::<TaskRow>(ns, &mut needs, rows, recalled)?;
+        self.supply_kind::<LockRow>(ns, &mut needs, rows, recalled)?;
+        self.supply_kind::<Document>(ns, &mut needs, rows, recalled)?;
+        self.supply_kind::<Entry>(ns, &mut needs, rows, recalled)?;
+        self.supply_kind::<StreamRow>(ns, &mut needs, rows, recalled)?;
+        needs.is_empty().then_some(())
+    }
+
+    fn supply_kind<R: Memorable>(
+        &self,
+        ns: i64,
+        needs: &mut Needs,
+        rows: &mut Rows,
+        recalled: &mut Recalled,
+    ) -> Option<()> {
+        for key in take(R::wanted(needs)) {
+            let (row, version) = R::remembered(self).get(&(ns, key.clone()))?;
+            recalled.versions.insert(*version);
+            recalled.rows += 1;
+            rows.load(key, Some(Arc::clone(row)));
+        }
+        Some(())
+    }
+
+    /// Forgets rows that are about to be written.
+    pub(crate) fn forget<R: Memorable>(&mut self, ns: i64, changes: &Changes<R>) {
+        for key in changes.keys() {
+            if let Some((row, _)) = R::remembered_mut(self).remove(&(ns, key.clone())) {
+                self.weight = self.weight.saturating_sub(row.weight());
+            }
+        }
+    }
+
+    /// Remembers rows as a transaction has left them.
+    pub(crate) fn learn<R: Memorable>(&mut self, ns: i64, changes: &Changes<R>, version: i32) {
+        for row in changes.left().filter(|row| row.is_lasting()) {
+            self.weight += row.weight();
+            R::remembered_mut(self).insert((ns, row.key()), (Arc::clone(row), version));
+        }
+        if self.weight > MOST {
+            *self = Self::default();
+        }
+    }
+}
+
+/// How long it is not relied on what is known after that was wrong, in groups of requests: longer each time.
+#[derive(Default)]
+pub(crate) struct Caution {
+    left: u32,
+    next: u32,
+}
+
+impl Caution {
+    /// The longest, for processes that change the same rows all the time.
+    const MOST: u32 = 256;
+
+    /// Whether it is time to rely on it.
+    pub(crate) fn dares(&mut self) -> bool {
+        self.left = self.left.saturating_sub(1);
+        self.left == 0
+    }
+
+    pub(crate) fn was_right(&mut self) {
+        self.next /= 2;
+    }
+
+    pub(crate) fn was_wrong(&mut self) {
+        self.next = (self.next * 2 + 2).min(Self::MOST);
+        self.left = self.next;
+    }
+}

@@ -1,0 +1,92 @@
+//! Several statements that write as one, which is a transaction by itself: it enters the namespace first, and the number of
+//! rows that each part touches is seen to as if it stood alone. Parts do not see what the others wrote.
+
+use std::fmt::Write as _;
+
+use statehold_core::Timestamp;
+use tokio_postgres::Row;
+
+use crate::connection::{Call, Connection, Name};
+use crate::error::Result;
+use crate::values::{At, Param, param};
+
+/// How parts say what positions begin with; within one statement it is known from entering.
+const ORD: &str = "((SELECT epoch FROM namespaces WHERE ns = $1) << 48 | pg_current_xact_id()::text::bigint)";
+
+/// Statements to run as one.
+pub(crate) struct Once<'a> {
+    pub(crate) calls: &'a [Call],
+    pub(crate) ns: i64,
+    /// What the server's clock must show, or nearly so.
+    pub(crate) shown: Option<Timestamp>,
+    /// Tasks on which nobody may depend.
+    pub(crate) ended: Option<Param>,
+}
+
+impl Once<'_> {
+    /// What it is known by once it is prepared.
+    fn name(&self) -> (Vec<Name>, bool) {
+        (self.calls.iter().map(Call::name).collect(), self.ended.is_some())
+    }
+
+    fn text(&self) -> String {
+        let mut text = "WITH entered AS MATERIALIZED (SELECT * FROM enter($1, $2))".to_owned();
+        let (mut answer, mut held) = ("\nSELECT entered.stored, entered.version".to_owned(), "0".to_owned());
+        let mut before = 2 + usize::from(self.ended.is_some());
+        for (number, call) in self.calls.iter().enumerate() {
+            let part = shifted(&call.part().replace(ORD, "(SELECT ord FROM entered)"), before);
+            before += call.params.len();
+            let _ = write!(text, ",\nw{number} AS ({part}\nRETURNING 1)");
+            let _ = write!(answer, ",\n(SELECT touched(count(*), ${before}) FROM w{number})");
+            let _ = write!(held, " + (SELECT count(*) FROM w{number})");
+        }
+        if self.ended.is_some() {
+            let _ = write!(answer, ",\nnobody_depends($1, $3, {held})");
+        }
+        text + &answer + "\nFROM entered"
+    }
+}
+
+/// A statement whose parameters come after others.
+fn shifted(sql: &str, by: usize) -> String {
+    let mut parts = sql.split('$');
+    let mut text = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        let digits = part.chars().take_while(char::is_ascii_digit).count();
+        let (number, rest) = part.split_at(digits);
+        let number: usize = number.parse().unwrap_or_default();
+        let _ = write!(text, "${}{rest}", number + by);
+    }
+    text
+}
+
+impl Connection {
+    /// Runs statements as one.
+    pub(crate) async fn query_once(&self, once: Once<'_>) -> Result<Vec<Row>> {
+        let name = once.name();
+        let statement = if let Some(statement) = self.known_once(&name) {
+            statement
+        } else {
+            let statement = self.in_time(self.client().prepare(&once.text())).await?;
+            self.keep_once(name, statement.clone());
+            statement
+        };
+        let mut own = vec![param(once.ns), param(once.shown.map(At))];
+        own.extend(once.ended);
+        let params: Vec<_> = own.iter().chain(once.calls.iter().flat_map(|call| &call.params)).collect();
+        let params: Vec<_> =
+            params.into_iter().map(|param| &**param as &(dyn tokio_postgres::types::ToSql + Sync)).collect();
+        self.in_time(self.client().query(&statement, &params)).await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parameters_come_after_those_of_others() {
+        assert_eq!(shifted("SELECT $1, $12::text[] || '{}'", 3), "SELECT $4, $15::text[] || '{}'");
+        assert_eq!(shifted("SELECT 1", 3), "SELECT 1");
+    }
+}
