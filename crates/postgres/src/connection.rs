@@ -134,6 +134,9 @@ impl Call {
 /// How much longer than the server works on a statement an answer may take.
 const ON_THE_WAY: Duration = Duration::from_secs(5);
 
+/// How many combinations of statements stay prepared: each costs the server memory, and there are thousands.
+const MOST_ONCE: usize = 128;
+
 /// One connection.
 pub(crate) struct Connection {
     client: Client,
@@ -212,7 +215,11 @@ impl Connection {
     }
 
     pub(crate) fn keep_once(&self, name: (Vec<Name>, bool), statement: Statement) {
-        self.once.lock().unwrap_or_else(PoisonError::into_inner).insert(name, statement);
+        let mut once = self.once.lock().unwrap_or_else(PoisonError::into_inner);
+        if once.len() >= MOST_ONCE {
+            once.clear();
+        }
+        once.insert(name, statement);
     }
 
     pub(crate) fn client(&self) -> &Client {

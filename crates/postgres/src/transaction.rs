@@ -387,8 +387,8 @@ impl<'a> Transaction<'a> {
         };
         self.changes.forget(ns, known);
         let done = self.scene.db.query_once(once).await?;
-        let entered = read_first(&done, |cells| Ok((cells.time()?, cells.get()?)))?;
-        if let Some((stored, version)) = entered {
+        // It is done by now, whatever can be read of the answer.
+        if let Ok(Some((stored, version))) = read_first(&done, |cells| Ok((cells.time()?, cells.get()?))) {
             self.scene.clock.hear(stored);
             self.changes.learn(ns, version, known);
         }

@@ -1,8 +1,8 @@
 //! Wakes within this process and between processes, by a channel of the server.
 //!
 //! The call that writes also publishes the marks of what changed, unless nobody else listens, so a wake never comes before
-//! the change and costs no call of its own. A listener wakes for what others publish. When it had to connect anew it wakes everyone, since it may
-//! have missed something; while nothing is heard, everyone looks once a second.
+//! the change and costs no call of its own. A listener wakes for what others publish. When it had to connect anew it wakes
+//! everyone, since it may have missed something; while nothing is heard, everyone looks once a second.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
