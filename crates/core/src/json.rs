@@ -3,7 +3,8 @@
 //! A body is text all the way through. It is never turned into floating numbers and back, so that
 //! `12345678901234567890` and `1.10` survive, and so do `[]` and `{}`.
 
-use std::fmt::{self, Write as _};
+use std::borrow::Cow;
+use std::fmt;
 use std::sync::Arc;
 
 use serde::de::{self, DeserializeOwned};
@@ -243,6 +244,18 @@ impl<'a> Canonical<'a> {
         &self.text[start..self.at]
     }
 
+    /// A value by itself; most are scalars, which are as they should be.
+    fn member(&mut self) -> Cow<'a, str> {
+        match self.text.as_bytes().get(self.at) {
+            Some(b'{' | b'[') => {
+                let mut value = String::new();
+                self.value(&mut value);
+                value.into()
+            }
+            _ => self.scalar().into(),
+        }
+    }
+
     fn array(&mut self, out: &mut String) {
         self.at += 1;
         out.push('[');
@@ -257,20 +270,22 @@ impl<'a> Canonical<'a> {
 
     fn object(&mut self, out: &mut String) {
         self.at += 1;
-        let mut members = Vec::new();
+        let mut members = Vec::with_capacity(32);
         while !self.closes(b'}') {
             self.comma();
             let key = self.scalar();
             self.at += 1;
-            let mut value = String::new();
-            self.value(&mut value);
-            members.push((key, value));
+            members.push((key, self.member()));
         }
         members.sort();
         out.push('{');
         for (index, (key, value)) in members.iter().enumerate() {
-            let comma = if index == 0 { "" } else { "," };
-            let _ = write!(out, "{comma}{key}:{value}");
+            if index > 0 {
+                out.push(',');
+            }
+            out.push_str(key);
+            out.push(':');
+            out.push_str(value);
         }
         out.push('}');
     }

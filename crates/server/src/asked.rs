@@ -289,10 +289,13 @@ impl Asked {
     where
         F: Future<Output = Result<T, E>>,
     {
+        if most.is_zero() {
+            return wait(most).await;
+        }
         let _waiting = self.app.metrics.waits.guard();
         tokio::select! {
             came = wait(most) => came,
-            () = self.app.draining.cancelled(), if !most.is_zero() => wait(Duration::ZERO).await,
+            () = self.app.draining.cancelled() => wait(Duration::ZERO).await,
         }
     }
 }

@@ -113,7 +113,8 @@ impl Connection {
 
     async fn answer(self, stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static) {
         let mut builder = auto::Builder::new(TokioExecutor::new());
-        builder.http1().timer(TokioTimer::new()).header_read_timeout(self.patience);
+        // Answers are small: one copy of them costs less than handing the kernel a list of parts.
+        builder.http1().timer(TokioTimer::new()).header_read_timeout(self.patience).writev(false);
         builder.http2().timer(TokioTimer::new()).keep_alive_interval(self.patience);
         let service = TowerToHyperService::new(self.router);
         let connection = builder.serve_connection(TokioIo::new(stream), service).into_owned();

@@ -16,7 +16,8 @@ const SHORTEST: Duration = Duration::from_millis(2);
 /// A wait that has begun: what happens after it was made is not missed.
 #[derive(Debug)]
 pub struct Wait {
-    waiter: Waiter,
+    /// None if there is no time to be woken in.
+    waiter: Option<Waiter>,
     deadline: Option<Instant>,
     early: u32,
 }
@@ -24,13 +25,17 @@ pub struct Wait {
 impl Wait {
     /// Begins to wait for topics, for a time or forever.
     pub async fn begin(hold: &Statehold, topics: &[Topic], most: Option<Duration>) -> Result<Self> {
-        let waiter = hold.backend().register(hold.namespace(), topics).await?;
+        let waiter = match most {
+            Some(Duration::ZERO) => None,
+            _ => Some(hold.backend().register(hold.namespace(), topics).await?),
+        };
         let deadline = most.and_then(|most| Instant::now().checked_add(most));
         Ok(Self { waiter, deadline, early: 0 })
     }
 
     /// Sleeps until something may have changed, or until a time of the store's. False once the wait is over.
     pub async fn sleep(&mut self, next_at: Option<Timestamp>) -> bool {
+        let Some(waiter) = &mut self.waiter else { return false };
         let left = match self.deadline {
             Some(deadline) => match deadline.checked_duration_since(Instant::now()) {
                 Some(left) if !left.is_zero() => left,
@@ -43,7 +48,7 @@ impl Wait {
             self.early = if until.is_zero() { self.early + 1 } else { 0 };
             length = length.min(until.max(SHORTEST * 2_u32.pow(self.early.min(9))));
         }
-        let _ = tokio::time::timeout(length, self.waiter.wait()).await;
+        let _ = tokio::time::timeout(length, waiter.wait()).await;
         true
     }
 }
