@@ -98,11 +98,16 @@ type Inbox<J, A> = Arc<Mutex<mpsc::UnboundedReceiver<Request<J, A>>>>;
 
 /// Takes everything that waits, once there is something; nothing when there never will be.
 async fn take<J, A>(inbox: &Inbox<J, A>) -> (Vec<J>, Vec<oneshot::Sender<Result<A, String>>>) {
-    // Those who were answered are on their way back.
-    tokio::task::yield_now().await;
     let mut waiting = Vec::with_capacity(MOST);
     inbox.lock().await.recv_many(&mut waiting, MOST).await;
     waiting.into_iter().map(|request| (request.job, request.reply)).unzip()
+}
+
+/// Those who were answered are on their way back. For one alone it would only take longer.
+async fn back(answered: usize) {
+    if answered > 1 {
+        tokio::task::yield_now().await;
+    }
 }
 
 /// What failed is told to all; the run ends with it.
@@ -129,6 +134,7 @@ async fn write_all(db: Db, inbox: Inbox<Job, Answer>) {
             return;
         }
         answer(replies, batch::perform(&db, &jobs).await);
+        back(jobs.len()).await;
     }
 }
 
@@ -139,6 +145,7 @@ async fn read_all(db: Arc<Db>, inbox: Inbox<Query, usize>) {
             return;
         }
         answer(replies, read(&db, &queries).await);
+        back(queries.len()).await;
     }
 }
 

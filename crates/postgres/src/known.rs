@@ -11,11 +11,18 @@ use statehold_core::row::{LockRow, Record, StreamRow, TaskRow};
 
 use crate::rows::{Changes, Table};
 
-/// How many bytes of rows are remembered; then all are forgotten.
-const MOST: usize = 32 << 20;
+/// How many bytes of rows are remembered. Once a half of them is new, those from before are forgotten.
+const MOST: usize = 64 << 20;
 
 /// Rows of a kind, in namespaces by their numbers.
-type Remembered<R> = HashMap<(i64, <R as Record>::Key), (Arc<R>, i32)>;
+type Remembered<R> = HashMap<(i64, <R as Record>::Key), Memory<R>>;
+
+/// A row, as a transaction left it.
+pub(crate) struct Memory<R> {
+    row: Arc<R>,
+    version: i32,
+    age: u64,
+}
 
 /// Rows as this process left them, with the lower half of the number of the transaction.
 #[derive(Default)]
@@ -25,6 +32,9 @@ pub(crate) struct Known {
     documents: Remembered<Document>,
     entries: Remembered<Entry>,
     streams: Remembered<StreamRow>,
+    /// Counts how often rows were forgotten.
+    age: u64,
+    /// How many bytes of rows were learned since and are still known.
     weight: usize,
 }
 
@@ -102,10 +112,10 @@ impl Known {
         recalled: &mut Recalled,
     ) -> Option<()> {
         for key in take(R::wanted(needs)) {
-            let (row, version) = R::remembered(self).get(&(ns, key.clone()))?;
-            recalled.versions.insert(*version);
+            let memory = R::remembered(self).get(&(ns, key.clone()))?;
+            recalled.versions.insert(memory.version);
             recalled.rows += 1;
-            rows.load(key, Some(Arc::clone(row)));
+            rows.load(key, Some(Arc::clone(&memory.row)));
         }
         Some(())
     }
@@ -113,8 +123,10 @@ impl Known {
     /// Forgets rows that are about to be written.
     pub(crate) fn forget<R: Memorable>(&mut self, ns: i64, changes: &Changes<R>) {
         for key in changes.keys() {
-            if let Some((row, _)) = R::remembered_mut(self).remove(&(ns, key.clone())) {
-                self.weight = self.weight.saturating_sub(row.weight());
+            if let Some(memory) = R::remembered_mut(self).remove(&(ns, key.clone()))
+                && memory.age == self.age
+            {
+                self.weight = self.weight.saturating_sub(memory.row.weight());
             }
         }
     }
@@ -123,11 +135,23 @@ impl Known {
     pub(crate) fn learn<R: Memorable>(&mut self, ns: i64, changes: &Changes<R>, version: i32) {
         for row in changes.left().filter(|row| row.is_lasting()) {
             self.weight += row.weight();
-            R::remembered_mut(self).insert((ns, row.key()), (Arc::clone(row), version));
+            let memory = Memory { row: Arc::clone(row), version, age: self.age };
+            R::remembered_mut(self).insert((ns, row.key()), memory);
         }
-        if self.weight > MOST {
-            *self = Self::default();
+        if self.weight > MOST / 2 {
+            self.forget_old();
         }
+    }
+
+    /// Forgets rows that were learned before the last time this was done.
+    fn forget_old(&mut self) {
+        let age = self.age;
+        self.tasks.retain(|_, memory| memory.age == age);
+        self.locks.retain(|_, memory| memory.age == age);
+        self.documents.retain(|_, memory| memory.age == age);
+        self.entries.retain(|_, memory| memory.age == age);
+        self.streams.retain(|_, memory| memory.age == age);
+        (self.age, self.weight) = (age + 1, 0);
     }
 }
 

@@ -2,6 +2,7 @@
 //! in one transaction, commits, and then answers all of them.
 
 use std::collections::{BTreeSet, HashMap};
+use std::mem::take;
 use std::time::Duration;
 
 use statehold_core::model::TaskId;
@@ -213,15 +214,15 @@ impl From<Trouble> for Failure {
 
 impl Desk {
     async fn run(mut self, mut inbox: mpsc::UnboundedReceiver<Box<dyn Job>>) {
-        loop {
-            // Those who were answered are about to ask again.
-            yield_now().await;
-            let mut jobs = Vec::new();
-            if inbox.recv_many(&mut jobs, MOST).await == 0 {
-                return;
-            }
+        let mut jobs = Vec::new();
+        while inbox.recv_many(&mut jobs, MOST).await > 0 {
+            let (many, jobs) = (jobs.len() > 1, take(&mut jobs));
             for group in groups(jobs) {
                 self.settle(group).await;
+            }
+            if many {
+                // They are about to ask again, and then go together.
+                yield_now().await;
             }
         }
     }
