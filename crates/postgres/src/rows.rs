@@ -23,18 +23,9 @@ pub(crate) trait Table: Kept {
     /// Removes rows.
     const DELETE: &'static str;
 
-    /// Writes rows that are there and of which only some columns differ, which are the most frequent changes.
-    const UPDATE_PART: &'static str = Self::UPDATE;
-
-    /// Whether that is enough.
-    fn differs_in_part(_before: &Self, _after: &Self) -> bool {
-        false
-    }
-
-    /// The columns that it writes, those of the keys first.
-    fn part(rows: &[&Self]) -> Vec<Param> {
-        Self::columns(rows)
-    }
+    /// Write rows that are there and of which only some columns differ, which are the most frequent changes; those that
+    /// write least come first.
+    const PARTS: &'static [Part<Self>] = &[];
 
     /// Writes new rows that have nothing in most columns yet, which most new rows are.
     const INSERT_PLAIN: &'static str = Self::INSERT;
@@ -55,6 +46,15 @@ pub(crate) trait Table: Kept {
     fn columns(rows: &[&Self]) -> Vec<Param>;
     /// Reads a row, from its first column to its last.
     fn read(cells: &mut Cells<'_>) -> Result<Self>;
+}
+
+/// A statement that writes some columns of rows that are there.
+pub(crate) struct Part<R> {
+    pub(crate) sql: &'static str,
+    /// Whether two rows differ in no others.
+    pub(crate) is_enough: fn(&R, &R) -> bool,
+    /// The columns, those of the keys first.
+    pub(crate) columns: fn(&[&R]) -> Vec<Param>,
 }
 
 /// All rows that a statement answers.
@@ -208,17 +208,21 @@ impl<R: Table> Changes<R> {
             writing.change(R::DELETE, within(ns, R::keys(&gone)), gone.len());
         }
         let changed = self.0.values().filter_map(|(before, after)| before.as_deref().zip(after.as_deref()));
-        let changed = changed.filter(|(before, after)| before != after);
-        let (part, whole): (Vec<_>, Vec<_>) =
-            changed.partition(|(before, after)| R::differs_in_part(before, after));
+        let mut changed: Vec<_> = changed.filter(|(before, after)| before != after).collect();
         let after =
             |changed: Vec<(_, &'a R)>| -> Vec<_> { changed.into_iter().map(|(_, row)| row).collect() };
-        let (part, whole) = (after(part), after(whole));
-        if !part.is_empty() {
-            writing.change(R::UPDATE_PART, within(ns, R::part(&part)), part.len());
+        for part in R::PARTS {
+            let (fit, others) =
+                changed.into_iter().partition::<Vec<_>, _>(|(before, after)| (part.is_enough)(before, after));
+            changed = others;
+            if !fit.is_empty() {
+                let rows = after(fit);
+                writing.change(part.sql, within(ns, (part.columns)(&rows)), rows.len());
+            }
         }
-        if !whole.is_empty() {
-            writing.change(R::UPDATE, within(ns, R::columns(&whole)), whole.len());
+        if !changed.is_empty() {
+            let rows = after(changed);
+            writing.change(R::UPDATE, within(ns, R::columns(&rows)), rows.len());
         }
         let (plain, new): (Vec<_>, Vec<_>) = self.new_rows().into_iter().partition(|row| row.is_plain());
         if !plain.is_empty() {

@@ -10,7 +10,7 @@ use statehold_core::{Seconds, Timestamp};
 use crate::connection::{Call, Connection, Reading, reading, sql};
 use crate::error::Result;
 use crate::queues;
-use crate::rows::{Changes, Table};
+use crate::rows::{Changes, Part, Table};
 use crate::values::{At, Cells, Param, at, column, count, id, ids, json, length, param, value};
 
 fn turn_name(turn: Turn) -> &'static str {
@@ -40,18 +40,11 @@ impl Table for TaskRow {
     const GET: Reading = reading!("task_get");
     const INSERT: &'static str = sql!("task_insert");
     const UPDATE: &'static str = sql!("task_update");
-    const UPDATE_PART: &'static str = sql!("task_live");
     const DELETE: &'static str = sql!("task_delete");
-
-    fn differs_in_part(before: &Self, after: &Self) -> bool {
-        was_made_alike(&before.task, &after.task)
-            && (before.depth, before.failed_by, &before.open_dependencies)
-                == (after.depth, after.failed_by, &after.open_dependencies)
-    }
-
-    fn part(rows: &[&Self]) -> Vec<Param> {
-        life_columns(rows)
-    }
+    const PARTS: &'static [Part<Self>] = &[
+        Part { sql: sql!("task_step"), is_enough: is_a_step, columns: step_columns },
+        Part { sql: sql!("task_live"), is_enough: is_alive, columns: life_columns },
+    ];
 
     const INSERT_PLAIN: &'static str = sql!("task_insert_plain");
 
@@ -224,6 +217,46 @@ fn was_made_alike(one: &Task, other: &Task) -> bool {
         (names, bounds, family, keys, &task.metadata, &task.input)
     }
     made(one) == made(other)
+}
+
+/// What changes when a task is claimed, kept, given back or completed.
+fn step_columns(rows: &[&TaskRow]) -> Vec<Param> {
+    let mut columns = vec![
+        column(rows, |row| row.task.id.0),
+        column(rows, |row| row.task.status.as_str()),
+        column(rows, |row| turn_name(row.turn)),
+        column(rows, |row| count(row.task.revision)),
+        column(rows, |row| i64::from(row.task.attempt)),
+        column(rows, |row| At(row.task.updated_at)),
+        column(rows, |row| at(row.task.started_at)),
+        column(rows, |row| at(row.task.finished_at)),
+    ];
+    columns.extend(lease_columns(rows));
+    columns.extend([
+        column(rows, |row| count(row.head.last)),
+        column(rows, |row| json(row.task.output.as_ref())),
+        column(rows, |row| row.lease_expiry().map(minute)),
+    ]);
+    columns
+}
+
+/// Whether two tasks differ in nothing else.
+fn is_a_step(before: &TaskRow, after: &TaskRow) -> bool {
+    fn rest(row: &TaskRow) -> impl PartialEq {
+        let task = &row.task;
+        let counts = (task.failures, task.lease_losses, row.children, row.open_children);
+        let times = (task.run_at, row.timer(), row.head.oldest, row.head.oldest_at);
+        let waiting = (&task.waiting_for, &task.resumed_by, task.cancel_requested);
+        (counts, times, waiting, &task.error, &task.progress)
+    }
+    rest(before) == rest(after) && is_alive(before, after)
+}
+
+/// Whether two tasks differ in nothing but what changes in the life of a task.
+fn is_alive(before: &TaskRow, after: &TaskRow) -> bool {
+    was_made_alike(&before.task, &after.task)
+        && (before.depth, before.failed_by, &before.open_dependencies)
+            == (after.depth, after.failed_by, &after.open_dependencies)
 }
 
 /// What changes in the life of a task.

@@ -16,7 +16,7 @@ use statehold_postgres::{Config, Postgres};
 use tokio_postgres::{NoTls, SimpleQueryMessage};
 
 /// How many random operations there are: each takes several trips through the pooler.
-const OPERATIONS: &str = "2000";
+const OPERATIONS: &str = "1000";
 
 fn main() -> ExitCode {
     if std::env::var_os(OPERATIONS_VARIABLE).is_none() {
