@@ -270,7 +270,7 @@ impl<'a> Canonical<'a> {
 
     fn object(&mut self, out: &mut String) {
         self.at += 1;
-        let mut members = Vec::with_capacity(32);
+        let mut members = Vec::new();
         while !self.closes(b'}') {
             self.comma();
             let key = self.scalar();
