@@ -206,6 +206,12 @@ impl Connection {
         }
     }
 
+    /// How many statements it knows.
+    pub(crate) fn statements(&self) -> usize {
+        let prepared = self.prepared.lock().unwrap_or_else(PoisonError::into_inner).len();
+        prepared + self.once.lock().unwrap_or_else(PoisonError::into_inner).len()
+    }
+
     pub(crate) fn is_pooled(&self) -> bool {
         self.pooled.is_some()
     }

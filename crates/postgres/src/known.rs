@@ -73,7 +73,8 @@ macro_rules! memorable {
     };
 }
 
-memorable!(TaskRow, tasks, |row| !row.task.status.is_terminal());
+// Who holds a task asks for it again; who claims one reads it anyway.
+memorable!(TaskRow, tasks, |row| row.task.lease.is_some());
 // A lock of a session is free when the session is over, and nobody writes that.
 memorable!(LockRow, locks, |row| row.holder.as_ref().is_none_or(|holder| holder.session.is_none()));
 memorable!(Document, documents);

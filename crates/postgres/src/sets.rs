@@ -46,15 +46,14 @@ impl Members {
         Self { rows: sorted.into_values().collect(), most, complete }
     }
 
-    /// The answer for so many, if enough were asked for. A plan asks for more when plans before it in the same commit
+    /// All that were found, if enough were asked for. A plan asks for more when plans before it in the same commit
     /// changed some of those that it was told of: then what is there may do, as long as it has not asked for twice as many.
-    pub(crate) fn first(&self, limit: usize, changed: usize) -> Option<Found<TaskId>> {
-        if limit > self.most * 2 + changed && !self.complete {
-            return None;
-        }
-        let mut found = Found::first(self.rows.iter().map(|row| row.task.id).collect(), limit);
-        found.complete &= self.complete;
-        Some(found)
+    pub(crate) fn enough(&self, limit: usize, changed: usize) -> Option<Found<TaskId>> {
+        let enough = limit <= self.most * 2 + changed || self.complete;
+        enough.then(|| Found {
+            keys: self.rows.iter().map(|row| row.task.id).collect(),
+            complete: self.complete,
+        })
     }
 }
 

@@ -260,7 +260,7 @@ impl<'a> Transaction<'a> {
             if self
                 .members
                 .get(set)
-                .is_none_or(|members| members.first(*limit, self.changes.tasks.len()).is_none())
+                .is_none_or(|members| members.enough(*limit, self.changes.tasks.len()).is_none())
             {
                 let asked = self.scene.asked.get(set).copied().unwrap_or_default();
                 let most = wanted.entry(set.clone()).or_default();
@@ -306,7 +306,7 @@ impl<'a> Transaction<'a> {
             for row in &members.rows {
                 self.rows.load(row.task.id, Some(Arc::clone(row)));
             }
-            let found = members.first(select.limit, self.changes.tasks.len()).ok_or(Trouble::Again)?;
+            let found = members.enough(select.limit, self.changes.tasks.len()).ok_or(Trouble::Again)?;
             self.rows.answer(select, found);
         }
         Ok(())

@@ -50,6 +50,7 @@ const BY_KEY: &[&str] = &[
 ];
 
 /// After so many transactions, and then after twice as many, plans are made anew: they remember how small tables were.
+/// The same so many transactions after a statement that was new.
 const REPLAN: u64 = 64;
 
 /// Something to do within a transaction.
@@ -163,6 +164,8 @@ impl Writer {
             wakes,
             connection: None,
             transactions: 0,
+            statements: 0,
+            replan_at: None,
             known: Known::default(),
             caution: Caution::default(),
         };
@@ -186,6 +189,9 @@ struct Desk {
     clock: ServerClock,
     /// How many transactions the connection has seen.
     transactions: u64,
+    /// How many statements it knew by then, and when plans are to be made anew for those that came since.
+    statements: usize,
+    replan_at: Option<u64>,
     known: Known,
     caution: Caution,
 }
@@ -297,7 +303,13 @@ impl Desk {
         }
         self.transactions += 1;
         let Some(db) = &self.connection else { return Err(Trouble::Again.into()) };
-        if self.transactions >= REPLAN && self.transactions.is_power_of_two() {
+        let (now, statements) = (self.transactions, db.statements());
+        if self.statements != statements {
+            self.statements = statements;
+            self.replan_at.get_or_insert(now + REPLAN);
+        }
+        if (now >= REPLAN && now.is_power_of_two()) || self.replan_at.is_some_and(|at| now >= at) {
+            self.replan_at = None;
             db.replan().await?;
         }
         let namespace = group.first().map(|job| job.namespace().to_owned()).unwrap_or_default();

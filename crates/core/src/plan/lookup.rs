@@ -45,7 +45,7 @@ impl Lookup for Child {
 /// The first keys of a set, in its order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Found<K> {
-    /// At most as many as were asked for.
+    /// As many as were asked for, or more, unless these are all.
     pub keys: Vec<K>,
     /// Whether these are all.
     pub complete: bool,

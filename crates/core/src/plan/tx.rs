@@ -193,28 +193,40 @@ impl Tx<'_> {
     pub(super) fn find(&mut self, set: &TaskSet, limit: usize) -> Planned<Found<Arc<TaskRow>>> {
         let mut ask = limit;
         loop {
-            let stored = if self.is_empty(set) {
-                Found { keys: Vec::new(), complete: true }
-            } else {
-                self.look(&TaskSelect { set: set.clone(), limit: ask })?
-            };
-            self.have(&stored.keys)?;
-            let mut rows = self.changed_in(set);
-            let mut bound = None;
-            for id in &stored.keys {
-                let row = self.get::<TaskRow>(id)?;
-                let place = row.as_ref().map(|row| set.place(row));
-                if let Some((row, place)) = row.zip(place).filter(|(row, _)| set.contains(row, self.now)) {
-                    rows.insert(place, row);
+            let select = TaskSelect { set: set.clone(), limit: ask };
+            let stored = match TaskSelect::answers(self.rows).get(&select) {
+                _ if self.is_empty(set) => &Found { keys: Vec::new(), complete: true },
+                Some(stored) => stored,
+                None => {
+                    self.needs.task_sets.insert(select);
+                    return Err(Halt::Missing);
                 }
-                // Beyond the last row that is as the store gave it, there may be stored rows that were not given.
-                bound = if self.is_changed(*id) { bound } else { place };
+            };
+            let (mut rows, mut complete) = (self.changed_in(set), stored.complete);
+            // Beyond the last row that is as the store gave it, there may be stored rows that were not given.
+            let (mut bound, mut given) = (None, 0);
+            for id in &stored.keys {
+                if self.is_changed(*id) {
+                    continue;
+                }
+                let Ok(row) = self.get::<TaskRow>(id) else { return Err(self.lack(&stored.keys)) };
+                let Some(row) = row else { continue };
+                let place = set.place(&row);
+                bound = Some(place);
+                if set.contains(&row, self.now) {
+                    rows.insert(place, row);
+                    given += 1;
+                }
+                if given > limit {
+                    complete = false;
+                    break;
+                }
             }
-            if !stored.complete {
+            if !complete {
                 rows.retain(|place, _| bound.is_some_and(|bound| *place <= bound));
             }
-            if stored.complete || rows.len() >= limit {
-                let complete = stored.complete && rows.len() <= limit;
+            if complete || rows.len() >= limit {
+                complete &= rows.len() <= limit;
                 let keys = rows.into_values().take(limit).collect();
                 return Ok(Found { keys, complete });
             }
@@ -222,11 +234,12 @@ impl Tx<'_> {
         }
     }
 
-    /// Sees to it that tasks are loaded, all of them in one go.
-    fn have(&mut self, ids: &[TaskId]) -> Planned<()> {
-        let missing: Vec<_> = ids.iter().filter(|id| !TaskRow::loaded(self.rows).contains_key(id)).collect();
-        TaskRow::missing(&mut self.needs).extend(missing.iter().copied());
-        if missing.is_empty() { Ok(()) } else { Err(Halt::Missing) }
+    /// Notes that tasks are missing, so that all of them are loaded in one go.
+    fn lack(&mut self, ids: &[TaskId]) -> Halt {
+        for id in ids {
+            self.want::<TaskRow>(id);
+        }
+        Halt::Missing
     }
 
     /// Whether a task is not as the store has it.
