@@ -24,6 +24,10 @@ const TURN: Duration = Duration::from_millis(5);
 /// How long a transaction waits for the callers that the last one answered: whoever works in a loop is on the way.
 const LINGER: Duration = Duration::from_micros(100);
 
+/// From how many callers on a transaction may go without half of them, if those are long in coming back: they are
+/// answered and ask again while it is written.
+const MANY: usize = 32;
+
 /// How long the writer stays awake after its work: a lone caller's next request comes sooner than a sleeper wakes.
 const AWAKE: Duration = Duration::from_micros(50);
 
@@ -158,7 +162,8 @@ impl Writer {
     ) -> Result<Self> {
         let inbox = Arc::<Inbox>::default();
         let known = RefCell::default();
-        let desk = Desk { inbox: Arc::clone(&inbox), clock, replica, wakes, known, answered: Cell::new(0) };
+        let (answered, callers) = (Cell::new(0), Cell::new(0));
+        let desk = Desk { inbox: Arc::clone(&inbox), clock, replica, wakes, known, answered, callers };
         let thread = std::thread::Builder::new()
             .name("statehold-sqlite".into())
             .spawn(move || desk.run(connection, log))
@@ -195,6 +200,8 @@ struct Desk {
     known: RefCell<Known>,
     /// How many requests the last transaction had.
     answered: Cell<usize>,
+    /// How many callers there were before it.
+    callers: Cell<usize>,
 }
 
 /// What the last transaction knew, good for the next one unless another process has written since.
@@ -254,8 +261,9 @@ impl Desk {
     /// Takes requests into one transaction until none waits or its time is up. If it comes to nothing, each of
     /// them gets a transaction of its own, so that none suffers for another.
     fn commit_some(&self, db: Db<'_, '_>, jobs: &mut VecDeque<Box<dyn Job>>) {
-        let began = Instant::now();
-        let mut group = Vec::with_capacity(jobs.len());
+        let (began, waited) = (Instant::now(), jobs.len());
+        let mut group = Vec::with_capacity(waited);
+        let callers = self.callers(waited);
         let committed = self.transact(db, |transaction| {
             loop {
                 while jobs.is_empty() {
@@ -269,6 +277,13 @@ impl Desk {
                 group.push(job);
                 if let Some(job) = group.last_mut() {
                     job.decide(transaction)?;
+                }
+                if group.len() == callers / 2 && callers >= MANY {
+                    jobs.extend(self.inbox.more());
+                    let back = group.len() + jobs.len() - waited;
+                    if back < self.answered.get() / 4 * 3 {
+                        return Ok(());
+                    }
                 }
                 if began.elapsed() > TURN {
                     return Ok(());
@@ -291,6 +306,14 @@ impl Desk {
             }
             Err(_) => group.into_iter().for_each(|job| self.commit_one(db, job)),
         }
+    }
+
+    /// About how many callers there are: those who wait, those who were answered last, and some who are on their way.
+    fn callers(&self, waiting: usize) -> usize {
+        let before = self.callers.get();
+        let callers = (self.answered.get() + waiting).max(before - before / 32);
+        self.callers.set(callers);
+        callers
     }
 
     fn commit_one(&self, db: Db<'_, '_>, mut job: Box<dyn Job>) {
@@ -377,6 +400,7 @@ mod tests {
                 wakes: Wakes::join(Path::new("/nowhere/at/all.db")),
                 known: RefCell::default(),
                 answered: Cell::new(0),
+                callers: Cell::new(0),
             };
             Self { desk, kept: Kept::new(), connection }
         }
