@@ -1,7 +1,7 @@
 //! Batches: several commands that happen together or not at all, with typed handles to their
 //! replies. A batch is checked once, by [`Batch::prepare`], before any backend sees it.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
@@ -13,6 +13,7 @@ use crate::command::{Command, FromReply, Op, Reply};
 use crate::error::{Error, Place, Result};
 use crate::limits::{self, Check};
 use crate::model::{Position, Source, StreamName, TaskId, Token};
+use crate::plan::Map;
 use crate::row::RequestHash;
 
 /// Commands that happen together or not at all.
@@ -246,18 +247,16 @@ impl Batch {
     pub fn prepare(mut self) -> Result<Prepared> {
         self.check()?;
         let request = self.key.as_ref().map(|_| RequestHash::of(&self));
-        let mut generated = HashSet::new();
+        let mut creates = Map::default();
         for command in &mut self.commands {
             if let Command::TaskCreate(create) = command {
-                create.id.get_or_insert_with(|| {
-                    let id = TaskId::generate();
-                    generated.insert(id);
-                    id
-                });
+                let generated = create.id.is_none();
+                let id = *create.id.get_or_insert_with(TaskId::generate);
                 create.traceparent = create.traceparent.take().or_else(|| self.traceparent.clone());
+                creates.insert(id, Made { request: create.request(), generated });
             }
         }
-        Ok(Prepared::new(self, request, generated))
+        Ok(Prepared::new(self, request, creates))
     }
 
     /// Reads the replies that were written for it, a JSON array. Only the commands tell their types.
@@ -415,9 +414,18 @@ fn delivery_names(ack: crate::command::Ack<'_>) -> Vec<Name<'_>> {
 pub struct Prepared {
     batch: Arc<Batch>,
     request: Option<RequestHash>,
-    generated: Arc<HashSet<TaskId>>,
-    /// The hash of each create, worked out where the caller is rather than where everyone waits.
-    creates: Arc<HashMap<TaskId, RequestHash>>,
+    creates: Arc<Map<TaskId, Made>>,
+    /// Whether it may have been applied before.
+    again: bool,
+}
+
+/// What is known of a create before it is planned.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Made {
+    /// Worked out where the caller is rather than where everyone waits.
+    request: RequestHash,
+    /// Whether its id was made here.
+    generated: bool,
 }
 
 /// How [`Prepared`] is written: with what a [`Batch`] leaves out.
@@ -434,9 +442,9 @@ struct PreparedWire {
 
 impl From<Prepared> for PreparedWire {
     fn from(prepared: Prepared) -> Self {
-        let Prepared { batch, request, generated, creates: _ } = prepared;
+        let generated = prepared.creates.keys().copied().filter(|id| prepared.is_generated(*id)).collect();
+        let Prepared { batch, request, .. } = prepared;
         let Batch { namespace, actor, key, traceparent: _, fences, commands } = Arc::unwrap_or_clone(batch);
-        let generated = Arc::unwrap_or_clone(generated);
         Self { namespace, actor, key, fences, commands, request, generated }
     }
 }
@@ -446,25 +454,27 @@ impl TryFrom<PreparedWire> for Prepared {
 
     fn try_from(wire: PreparedWire) -> Result<Self> {
         let PreparedWire { namespace, actor, key, fences, commands, request, generated } = wire;
-        let batch = Batch { namespace, actor, key, traceparent: None, fences, commands };
+        let mut batch = Batch { namespace, actor, key, traceparent: None, fences, commands };
         batch.check()?;
-        Ok(Self::new(batch, request, generated))
+        let made = |command: &mut Command| match command {
+            Command::TaskCreate(create) => create
+                .id
+                .map(|id| (id, Made { request: create.request(), generated: generated.contains(&id) })),
+            _ => None,
+        };
+        let creates = batch.commands.iter_mut().filter_map(made).collect();
+        Ok(Self::new(batch, request, creates))
     }
 }
 
 impl Prepared {
-    fn new(batch: Batch, request: Option<RequestHash>, generated: HashSet<TaskId>) -> Self {
-        let hash = |command: &Command| match command {
-            Command::TaskCreate(create) => create.id.map(|id| (id, RequestHash::of(&create.request()))),
-            _ => None,
-        };
-        let creates = Arc::new(batch.commands.iter().filter_map(hash).collect());
-        Self { batch: Arc::new(batch), request, generated: Arc::new(generated), creates }
+    fn new(batch: Batch, request: Option<RequestHash>, creates: Map<TaskId, Made>) -> Self {
+        Self { batch: Arc::new(batch), request, creates: Arc::new(creates), again: false }
     }
 
     /// The hash of the request that creates a task.
     pub fn create_request(&self, id: TaskId) -> Option<RequestHash> {
-        self.creates.get(&id).copied()
+        self.creates.get(&id).map(|made| made.request)
     }
 
     /// The batch, with an id in every create.
@@ -475,7 +485,7 @@ impl Prepared {
     /// The same batch for another try after an unknown outcome: ids made for the first try may exist now.
     #[must_use]
     pub fn again(mut self) -> Self {
-        self.generated = Arc::default();
+        self.again = true;
         self
     }
 
@@ -494,7 +504,7 @@ impl Prepared {
 
     /// Whether the id was made for this try, so that no task can have it.
     pub fn is_generated(&self, id: TaskId) -> bool {
-        self.generated.contains(&id)
+        !self.again && self.creates.get(&id).is_some_and(|made| made.generated)
     }
 
     /// Whether repeating it is safe by itself, so that its key need not be stored: only creates with a key
@@ -619,8 +629,9 @@ mod tests {
         let text = serde_json::to_string(&prepared).unwrap_or_default();
         let Ok(read) = serde_json::from_str::<Prepared>(&text) else { panic!("cannot be read: {text}") };
         assert_eq!((read.batch(), read.request()), (prepared.batch(), prepared.request()));
-        assert_eq!(read.generated, prepared.generated);
-        assert!(!read.is_generated(own) && read.generated.len() == 1);
+        assert_eq!(read.creates, prepared.creates);
+        let generated = |made: &&Made| made.generated;
+        assert!(!read.is_generated(own) && read.creates.values().filter(generated).count() == 1);
         let long = text.replace(r#""key":"k""#, &format!(r#""key":"{}""#, "k".repeat(257)));
         assert!(serde_json::from_str::<Prepared>(&long).is_err(), "it is checked again");
     }

@@ -85,9 +85,12 @@ impl Json {
 
     /// The same value with object members sorted, so that equal values have equal text.
     pub fn canonical(&self) -> String {
-        let mut out = String::with_capacity(self.size());
-        Canonical { text: self.as_str(), at: 0 }.value(&mut out);
-        out
+        Canonical::of(self.as_str())
+    }
+
+    /// The same of a value built by this crate.
+    pub(crate) fn canonical_of<T: Serialize>(value: &T) -> String {
+        Canonical::of(&serde_json::to_string(value).unwrap_or_default())
     }
 
     fn check(raw: &RawValue) -> std::result::Result<Self, String> {
@@ -224,6 +227,12 @@ struct Canonical<'a> {
 }
 
 impl<'a> Canonical<'a> {
+    fn of(text: &'a str) -> String {
+        let mut out = String::with_capacity(text.len());
+        Self { text, at: 0 }.value(&mut out);
+        out
+    }
+
     fn value(&mut self, out: &mut String) {
         match self.text.as_bytes().get(self.at) {
             Some(b'{') => self.object(out),

@@ -36,8 +36,7 @@ impl RequestHash {
 
     /// The hash of a request.
     pub fn of<T: Serialize>(request: &T) -> Self {
-        let canonical = Json::trusted(request).canonical();
-        Self(*blake3::hash(canonical.as_bytes()).as_bytes())
+        Self(*blake3::hash(Json::canonical_of(request).as_bytes()).as_bytes())
     }
 
     /// The bytes, for stores that keep them as such.

@@ -170,12 +170,13 @@ impl Route {
             let (handler, route) = (handler.clone(), Arc::clone(&route));
             on(filter, move |State(app): State<App>, mut request: Request| async move {
                 let noted = Noted::begin(&mut request, &route);
-                let answering = async {
+                // It is large, and stays where it is.
+                let answering = std::pin::pin!(async {
                     match Asked::read(app.clone(), rule, params, request).await {
                         Ok(asked) => handler(asked).await,
                         Err(problem) => Err(problem),
                     }
-                };
+                });
                 let answer = noted.within(answering).await.unwrap_or_else(Problem::into_response);
                 noted.end(&app, &route, answer)
             })

@@ -9,6 +9,7 @@ use crate::clock::{Seconds, Timestamp};
 use crate::json::Json;
 use crate::limits::{self, Check};
 use crate::model::{Backoff, Labels, OnTimeout, Task, TaskError, TaskId, Token, WaitFor};
+use crate::row::RequestHash;
 
 /// Creates a task.
 ///
@@ -220,17 +221,15 @@ impl TaskCreate {
         Self { timeout_seconds: Some(timeout.into()), ..self }
     }
 
-    /// What two requests must have in common to be the same.
-    pub(crate) fn request(&self) -> Self {
-        Self {
-            id: None,
-            run_at: None,
-            expires_at: None,
-            traceparent: None,
-            on_duplicate: None,
-            on_busy: None,
-            ..self.clone()
-        }
+    /// The hash of what two requests must have in common to be the same. The rest is put aside meanwhile.
+    pub(crate) fn request(&mut self) -> RequestHash {
+        let (id, run_at, expires_at) = (self.id.take(), self.run_at.take(), self.expires_at.take());
+        let traceparent = self.traceparent.take();
+        let (on_duplicate, on_busy) = (self.on_duplicate.take(), self.on_busy.take());
+        let request = RequestHash::of(self);
+        (self.id, self.run_at, self.expires_at, self.traceparent) = (id, run_at, expires_at, traceparent);
+        (self.on_duplicate, self.on_busy) = (on_duplicate, on_busy);
+        request
     }
 
     pub(super) fn check(&self, check: &mut Check) {

@@ -202,7 +202,7 @@ fn born_failed(tx: &mut Tx<'_>, row: &mut TaskRow, failed: Option<(TaskId, Statu
 fn new_row(tx: &Tx<'_>, batch: &Prepared, create: &TaskCreate, parent: Option<&TaskRow>) -> TaskRow {
     TaskRow {
         task: new_task(tx, create, parent),
-        request: batch.create_request(id_of(create)).unwrap_or_else(|| RequestHash::of(&create.request())),
+        request: batch.create_request(id_of(create)).unwrap_or(RequestHash::UNKNOWN),
         last_token: Token::default(),
         head: Head::default(),
         turn: Turn::Off,
