@@ -79,7 +79,14 @@ impl Server {
         give_away(folder.path());
         give_away(&data);
         let made = unprivileged(program("initdb"))
-            .args(["--auth=trust", "--username=statehold", "--encoding=UTF8", "--locale=C.UTF-8", "-D"])
+            .args([
+                "--auth=trust",
+                "--username=statehold",
+                "--encoding=UTF8",
+                "--locale=C.UTF-8",
+                "--no-sync",
+                "-D",
+            ])
             .arg(&data)
             .output()
             .expect("initdb runs");
