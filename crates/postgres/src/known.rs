@@ -38,10 +38,23 @@ pub(crate) struct Known {
     weight: usize,
 }
 
+/// Does something with each kind of row that is remembered, in whatever has them in fields of these names.
+macro_rules! each_kind {
+    ($all:expr, |$kind:ident| $do:expr) => {
+        $crate::known::each_kind!($all, |$kind| $do; tasks, locks, documents, entries, streams)
+    };
+    ($all:expr, |$kind:ident| $do:expr; $($table:ident),*) => {
+        $({
+            let $kind = &$all.$table;
+            $do;
+        })*
+    };
+}
+pub(crate) use each_kind;
+
 /// A kind of row that is remembered.
 pub(crate) trait Memorable: Table {
-    fn remembered(known: &Known) -> &Remembered<Self>;
-    fn remembered_mut(known: &mut Known) -> &mut Remembered<Self>;
+    fn remembered(known: &mut Known) -> &mut Remembered<Self>;
     fn wanted(needs: &mut Needs) -> &mut BTreeSet<Self::Key>;
 
     /// Whether it is worth it, and nothing but another transaction changes what it means.
@@ -53,11 +66,7 @@ pub(crate) trait Memorable: Table {
 macro_rules! memorable {
     ($row:ty, $table:ident $(, |$this:ident| $lasting:expr)?) => {
         impl Memorable for $row {
-            fn remembered(known: &Known) -> &Remembered<Self> {
-                &known.$table
-            }
-
-            fn remembered_mut(known: &mut Known) -> &mut Remembered<Self> {
+            fn remembered(known: &mut Known) -> &mut Remembered<Self> {
                 &mut known.$table
             }
 
@@ -97,34 +106,14 @@ impl Known {
         rows: &mut Rows,
         recalled: &mut Recalled,
     ) -> Option<()> {
-        self.supply_kind::<TaskRow>(ns, &mut needs, rows, recalled)?;
-        self.supply_kind::<LockRow>(ns, &mut needs, rows, recalled)?;
-        self.supply_kind::<Document>(ns, &mut needs, rows, recalled)?;
-        self.supply_kind::<Entry>(ns, &mut needs, rows, recalled)?;
-        self.supply_kind::<StreamRow>(ns, &mut needs, rows, recalled)?;
+        each_kind!(self, |kind| supply(kind, ns, &mut needs, rows, recalled)?);
         needs.is_empty().then_some(())
-    }
-
-    fn supply_kind<R: Memorable>(
-        &self,
-        ns: i64,
-        needs: &mut Needs,
-        rows: &mut Rows,
-        recalled: &mut Recalled,
-    ) -> Option<()> {
-        for key in take(R::wanted(needs)) {
-            let memory = R::remembered(self).get(&(ns, key.clone()))?;
-            recalled.versions.insert(memory.version);
-            recalled.rows += 1;
-            rows.load(key, Some(Arc::clone(&memory.row)));
-        }
-        Some(())
     }
 
     /// Forgets rows that are about to be written.
     pub(crate) fn forget<R: Memorable>(&mut self, ns: i64, changes: &Changes<R>) {
         for key in changes.keys() {
-            if let Some(memory) = R::remembered_mut(self).remove(&(ns, key.clone()))
+            if let Some(memory) = R::remembered(self).remove(&(ns, key.clone()))
                 && memory.age == self.age
             {
                 self.weight = self.weight.saturating_sub(memory.row.weight());
@@ -137,7 +126,7 @@ impl Known {
         for row in changes.left().filter(|row| row.is_lasting()) {
             self.weight += row.weight();
             let memory = Memory { row: Arc::clone(row), version, age: self.age };
-            R::remembered_mut(self).insert((ns, row.key()), memory);
+            R::remembered(self).insert((ns, row.key()), memory);
         }
         if self.weight > MOST / 2 {
             self.forget_old();
@@ -154,6 +143,23 @@ impl Known {
         self.streams.retain(|_, memory| memory.age == age);
         (self.age, self.weight) = (age + 1, 0);
     }
+}
+
+/// Gives a plan the rows of a kind.
+fn supply<R: Memorable>(
+    remembered: &Remembered<R>,
+    ns: i64,
+    needs: &mut Needs,
+    rows: &mut Rows,
+    recalled: &mut Recalled,
+) -> Option<()> {
+    for key in take(R::wanted(needs)) {
+        let memory = remembered.get(&(ns, key.clone()))?;
+        recalled.versions.insert(memory.version);
+        recalled.rows += 1;
+        rows.load(key, Some(Arc::clone(&memory.row)));
+    }
+    Some(())
 }
 
 /// How long it is not relied on what is known after that was wrong, in groups of requests: longer each time.

@@ -21,7 +21,7 @@ use statehold_core::wake::Mark;
 use crate::clock::ServerClock;
 use crate::connection::{Call, Connection, Hold, sql};
 use crate::error::{Result, Trouble};
-use crate::known::{Known, Recalled};
+use crate::known::{Known, Recalled, each_kind};
 use crate::once::Once;
 use crate::rows::{Changes, Loading, Writing, load_found, read_all, read_first};
 use crate::sets::{self, Members, Seek};
@@ -130,12 +130,8 @@ impl<'a> Transaction<'a> {
 
     /// Whether all that was read without asking is written, so that it is seen whether it was right.
     pub(crate) fn holds_what_it_read(&self) -> bool {
-        let changed = &self.changes;
-        let written = changed.tasks.changed()
-            + changed.locks.changed()
-            + changed.documents.changed()
-            + changed.entries.changed()
-            + changed.streams.changed();
+        let (changed, mut written) = (&self.changes, 0);
+        each_kind!(changed, |kind| written += kind.changed());
         changed.any && changed.trims.is_empty() && written == self.recalled.rows
     }
 
@@ -433,31 +429,18 @@ fn number_of(parts: [&str; 4]) -> i64 {
 impl Changed {
     /// Whether there is anything that is worth being remembered.
     fn is_memorable(&self) -> bool {
-        let rows = [
-            self.tasks.len(),
-            self.locks.len(),
-            self.documents.len(),
-            self.entries.len(),
-            self.streams.len(),
-        ];
-        rows.iter().any(|rows| *rows > 0)
+        let mut rows = 0;
+        each_kind!(self, |kind| rows += kind.len());
+        rows > 0
     }
 
     /// Nothing is known of rows while they are being written.
     fn forget(&self, ns: i64, known: &mut Known) {
-        known.forget(ns, &self.tasks);
-        known.forget(ns, &self.locks);
-        known.forget(ns, &self.documents);
-        known.forget(ns, &self.entries);
-        known.forget(ns, &self.streams);
+        each_kind!(self, |kind| known.forget(ns, kind));
     }
 
     fn learn(&self, ns: i64, version: i32, known: &mut Known) {
-        known.learn(ns, &self.tasks, version);
-        known.learn(ns, &self.locks, version);
-        known.learn(ns, &self.documents, version);
-        known.learn(ns, &self.entries, version);
-        known.learn(ns, &self.streams, version);
+        each_kind!(self, |kind| known.learn(ns, kind, version));
     }
 
     fn write(&self, ns: i64, versions: Option<Vec<i32>>) -> Vec<Call> {
