@@ -304,3 +304,90 @@ impl Tx<'_> {
 pub(super) fn data<T: Serialize>(value: &T) -> Option<Json> {
     Some(Json::trusted(value))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::batch::Batch;
+    use crate::command::TaskCreate;
+    use crate::plan;
+    use crate::row::Turn;
+
+    const CONTEXT: Context<'_> = Context { now: Timestamp::from_micros(1_000_000), replica: "here" };
+
+    /// A ready task, as a plan makes it.
+    fn ready(priority: i16) -> Arc<TaskRow> {
+        let mut batch = Batch::new("n");
+        let _ = batch.add(TaskCreate { priority: Some(priority), ..TaskCreate::new("k").queue("q") });
+        let Ok(batch) = batch.prepare() else { panic!("a good batch") };
+        let Step::Accept(_, effects) = plan::apply(&batch, &Rows::default(), &CONTEXT) else {
+            panic!("made")
+        };
+        effects.tasks[0].after.clone().expect("it is there")
+    }
+
+    fn set() -> TaskSet {
+        TaskSet::Ready { queues: ["q".to_owned()].into() }
+    }
+
+    /// What is known of a store that answers so for one ready task.
+    fn answered(given: &[&Arc<TaskRow>], complete: bool) -> Rows {
+        let mut rows = Rows::default();
+        for row in given {
+            rows.load(row.task.id, Some(Arc::clone(row)));
+        }
+        let keys = given.iter().map(|row| row.task.id).collect();
+        rows.answer(TaskSelect { set: set(), limit: 1 }, Found { keys, complete });
+        rows
+    }
+
+    fn change(rows: &mut Rows, before: Option<&Arc<TaskRow>>, after: TaskRow) {
+        let change = Change { key: after.task.id, before: before.cloned(), after: Some(Arc::new(after)) };
+        rows.accept(&Effects { tasks: vec![change], ..Effects::default() });
+    }
+
+    /// The first ready task; none if the store has to be asked for more.
+    fn first(rows: &Rows) -> Option<TaskId> {
+        match run(rows, &CONTEXT, None, |tx| tx.find(&set(), 1)) {
+            Step::Accept(found, _) => found.keys.first().map(|row| row.task.id),
+            Step::Need(needs) => {
+                assert!(needs.task_sets.iter().all(|select| select.limit > 1), "{needs:?}");
+                None
+            }
+            Step::Refuse(error) => panic!("{error}"),
+        }
+    }
+
+    #[test]
+    fn what_was_changed_before_does_not_hide_what_the_store_was_not_asked_for() {
+        let (high, middle, low) = (ready(1), ready(2), ready(3));
+        let taken = || {
+            let mut row = TaskRow::clone(&high);
+            row.turn = Turn::Off;
+            row
+        };
+        let mut rows = answered(&[&high], false);
+        change(&mut rows, Some(&high), taken());
+        change(&mut rows, None, TaskRow::clone(&low));
+        assert_eq!(first(&rows), None, "there may be others before the one that was made here");
+        let mut rows = answered(&[&high, &middle], false);
+        change(&mut rows, Some(&high), taken());
+        change(&mut rows, None, TaskRow::clone(&low));
+        assert_eq!(first(&rows), Some(middle.task.id), "more than were asked for are as good");
+        let mut rows = answered(&[&high], true);
+        change(&mut rows, Some(&high), taken());
+        change(&mut rows, None, TaskRow::clone(&low));
+        assert_eq!(first(&rows), Some(low.task.id), "there are no others");
+    }
+
+    #[test]
+    fn a_task_that_was_put_back_before_says_nothing_of_what_comes_after_it() {
+        let (high, low) = (ready(1), ready(3));
+        let mut rows = answered(&[&high], false);
+        let mut back = TaskRow::clone(&high);
+        back.task.priority = 9;
+        change(&mut rows, Some(&high), back);
+        change(&mut rows, None, TaskRow::clone(&low));
+        assert_eq!(first(&rows), None, "there may be others between");
+    }
+}
