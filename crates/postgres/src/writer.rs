@@ -297,7 +297,7 @@ impl Desk {
             let clock = connection.query(sql!("clock"), Vec::new()).await?;
             self.clock.hear(read_first(&clock, Cells::time)?.unwrap_or_default());
             self.connection = Some(connection);
-            self.transactions = 0;
+            (self.transactions, self.statements, self.replan_at) = (0, 0, None);
             // Another server may have taken over, with fewer transactions and the same numbers.
             self.known = Known::default();
         }
