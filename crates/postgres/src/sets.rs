@@ -46,14 +46,15 @@ impl Members {
         Self { rows: sorted.into_values().collect(), most, complete }
     }
 
-    /// All that were found, if enough were asked for. A plan asks for more when plans before it in the same commit
-    /// changed some of those that it was told of: then what is there may do, as long as it has not asked for twice as many.
-    pub(crate) fn enough(&self, limit: usize, changed: usize) -> Option<Found<TaskId>> {
-        let enough = limit <= self.most * 2 + changed || self.complete;
-        enough.then(|| Found {
-            keys: self.rows.iter().map(|row| row.task.id).collect(),
-            complete: self.complete,
-        })
+    /// Whether enough were asked for. A plan asks for more when plans before it in the same commit changed some of those
+    /// that it was told of: then what is there may do, as long as it has not asked for twice as many.
+    pub(crate) fn are_enough(&self, limit: usize, changed: usize) -> bool {
+        limit <= self.most * 2 + changed || self.complete
+    }
+
+    /// All that were found.
+    pub(crate) fn found(&self) -> Found<TaskId> {
+        Found { keys: self.rows.iter().map(|row| row.task.id).collect(), complete: self.complete }
     }
 }
 

@@ -253,11 +253,8 @@ impl<'a> Transaction<'a> {
     fn wanted(&self, selects: &BTreeSet<TaskSelect>) -> BTreeMap<TaskSet, usize> {
         let mut wanted: BTreeMap<TaskSet, usize> = BTreeMap::new();
         for TaskSelect { set, limit } in selects {
-            if self
-                .members
-                .get(set)
-                .is_none_or(|members| members.enough(*limit, self.changes.tasks.len()).is_none())
-            {
+            let members = self.members.get(set);
+            if members.is_none_or(|members| !members.are_enough(*limit, self.changes.tasks.len())) {
                 let asked = self.scene.asked.get(set).copied().unwrap_or_default();
                 let most = wanted.entry(set.clone()).or_default();
                 *most = asked.max(*limit).max(*most);
@@ -302,7 +299,10 @@ impl<'a> Transaction<'a> {
             for row in &members.rows {
                 self.rows.load(row.task.id, Some(Arc::clone(row)));
             }
-            let found = members.enough(select.limit, self.changes.tasks.len()).ok_or(Trouble::Again)?;
+            if !members.are_enough(select.limit, self.changes.tasks.len()) {
+                return Err(Trouble::Again);
+            }
+            let found = members.found();
             self.rows.answer(select, found);
         }
         Ok(())

@@ -16,9 +16,9 @@ use crate::row::{
 use crate::status::Status;
 
 /// Something a plan asks a store.
-pub trait Lookup: Clone + Eq + Ord + Hash {
+pub trait Lookup: Clone + Eq + Ord + Hash + 'static {
     /// What the store answers.
-    type Answer: Clone + std::fmt::Debug;
+    type Answer: Clone + std::fmt::Debug + 'static;
 }
 
 /// The task with an idempotency key.

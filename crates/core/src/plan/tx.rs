@@ -86,7 +86,7 @@ pub(super) fn run<T>(
     }
 }
 
-impl Tx<'_> {
+impl<'a> Tx<'a> {
     /// A row as it is after this plan's changes so far.
     pub(super) fn get<R: Kept>(&mut self, key: &R::Key) -> Planned<Option<Arc<R>>> {
         if let Some(place) = self.place::<R>(key) {
@@ -146,8 +146,13 @@ impl Tx<'_> {
 
     /// The answer of a lookup, as the store gave it.
     pub(super) fn look<L: Asked>(&mut self, lookup: &L) -> Planned<L::Answer> {
+        self.given(lookup).cloned()
+    }
+
+    /// The same where it is.
+    fn given<L: Asked>(&mut self, lookup: &L) -> Planned<&'a L::Answer> {
         if let Some(answer) = L::answers(self.rows).get(lookup) {
-            return Ok(answer.clone());
+            return Ok(answer);
         }
         L::asked(&mut self.needs).insert(lookup.clone());
         Err(Halt::Missing)
@@ -193,14 +198,10 @@ impl Tx<'_> {
     pub(super) fn find(&mut self, set: &TaskSet, limit: usize) -> Planned<Found<Arc<TaskRow>>> {
         let mut ask = limit;
         loop {
-            let select = TaskSelect { set: set.clone(), limit: ask };
-            let stored = match TaskSelect::answers(self.rows).get(&select) {
-                _ if self.is_empty(set) => &Found { keys: Vec::new(), complete: true },
-                Some(stored) => stored,
-                None => {
-                    self.needs.task_sets.insert(select);
-                    return Err(Halt::Missing);
-                }
+            let stored = if self.is_empty(set) {
+                &Found { keys: Vec::new(), complete: true }
+            } else {
+                self.given(&TaskSelect { set: set.clone(), limit: ask })?
             };
             let (mut rows, mut complete) = (self.changed_in(set), stored.complete);
             // Beyond the last row that is as the store gave it, there may be stored rows that were not given.
