@@ -44,6 +44,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use futures_core::future::BoxFuture;
 use futures_core::stream::BoxStream;
 use futures_util::StreamExt as _;
 use statehold_core::backend::{Durability, Health, Migration};
@@ -104,27 +105,30 @@ impl fmt::Debug for Postgres {
 
 impl Postgres {
     /// Connects, makes the schema if it is not there, and brings it up to date.
-    pub async fn open(config: Config) -> Result<Self> {
-        config.check()?;
-        migrations::run(&config, config.migrate, false).await?;
-        let (wakes, namespaces) = (Wakes::start(&config).await, Namespaces::default());
-        let clock = ServerClock::new(config.clock.clone());
-        let writer = Writer::start(config.clone(), clock.clone(), namespaces.clone(), wakes.clone());
-        let readers = Readers::new(config.clone());
-        let sessions = Sessions::default();
-        Ok(Self(Arc::new(Inner {
-            config,
-            clock,
-            writer,
-            readers,
-            namespaces,
-            wakes,
-            sessions,
-            tasks: Points::default(),
-            documents: Points::default(),
-            entries: Points::default(),
-            locks: Points::default(),
-        })))
+    // Boxed, so that the store is compiled here and not in every program that opens one.
+    pub fn open(config: Config) -> BoxFuture<'static, Result<Self>> {
+        Box::pin(async move {
+            config.check()?;
+            migrations::run(&config, config.migrate, false).await?;
+            let (wakes, namespaces) = (Wakes::start(&config).await, Namespaces::default());
+            let clock = ServerClock::new(config.clock.clone());
+            let writer = Writer::start(config.clone(), clock.clone(), namespaces.clone(), wakes.clone());
+            let readers = Readers::new(config.clone());
+            let sessions = Sessions::default();
+            Ok(Self(Arc::new(Inner {
+                config,
+                clock,
+                writer,
+                readers,
+                namespaces,
+                wakes,
+                sessions,
+                tasks: Points::default(),
+                documents: Points::default(),
+                entries: Points::default(),
+                locks: Points::default(),
+            })))
+        })
     }
 
     /// Hands a request to the writer and waits for its answer.

@@ -37,6 +37,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
+use futures_core::future::BoxFuture;
 use futures_core::stream::BoxStream;
 use futures_util::{StreamExt as _, stream};
 use statehold_core::backend::{Health, Migration};
@@ -88,27 +89,30 @@ impl Redis {
     ///
     /// A server that removes keys when its memory is full is refused, unless the store is
     /// [`ephemeral`](Config::ephemeral).
-    pub async fn open(config: Config) -> Result<Self> {
-        config.check()?;
-        let db = Connection::open(&config).await.map_err(Trouble::into_error)?;
-        durability::check(&db, &config).await?;
-        let me = TaskId::generate().to_string();
-        let wakes = Wakes::start(&config, db.clone(), me.clone()).await;
-        let (clock, replica) = (config.clock.clone(), config.replica.clone());
-        let (prefix, registry) = (config.prefix.clone(), Registry::new(config.prefix.clone()));
-        let writer = Writer::new(Desk {
-            db,
-            clock,
-            replica,
-            prefix,
-            me,
-            wakes,
-            registry,
-            versions: Versions::new(),
-            dependent: Mutex::default(),
-            memories: Mutex::default(),
-        });
-        Ok(Self(Arc::new(Inner { config, writer })))
+    // Boxed, so that the store is compiled here and not in every program that opens one.
+    pub fn open(config: Config) -> BoxFuture<'static, Result<Self>> {
+        Box::pin(async move {
+            config.check()?;
+            let db = Connection::open(&config).await.map_err(Trouble::into_error)?;
+            durability::check(&db, &config).await?;
+            let me = TaskId::generate().to_string();
+            let wakes = Wakes::start(&config, db.clone(), me.clone()).await;
+            let (clock, replica) = (config.clock.clone(), config.replica.clone());
+            let (prefix, registry) = (config.prefix.clone(), Registry::new(config.prefix.clone()));
+            let writer = Writer::new(Desk {
+                db,
+                clock,
+                replica,
+                prefix,
+                me,
+                wakes,
+                registry,
+                versions: Versions::new(),
+                dependent: Mutex::default(),
+                memories: Mutex::default(),
+            });
+            Ok(Self(Arc::new(Inner { config, writer })))
+        })
     }
 
     /// Puts a request into its lane and waits for its answer.

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use futures_core::future::BoxFuture;
 use statehold_core::memory::Memory;
 use statehold_core::{Backend, Clock, Error, Result};
 #[cfg(feature = "http")]
@@ -157,14 +158,18 @@ impl Store {
     }
 
     /// Opens it.
-    pub async fn open(self) -> Result<Arc<dyn Backend>> {
-        match self {
-            Self::Split { durable, ephemeral } => {
-                let open: Opener = Box::new(move || Box::pin(ephemeral.clone().open_one()));
-                Ok(Arc::new(Split::open(durable.open_one().await?, open).await?))
+    // Boxed, so that it is compiled here and not in every program that calls it.
+    pub fn open(self) -> BoxFuture<'static, Result<Arc<dyn Backend>>> {
+        Box::pin(async move {
+            match self {
+                Self::Split { durable, ephemeral } => {
+                    let open: Opener = Box::new(move || Box::pin(ephemeral.clone().open_one()));
+                    let split = Split::open(durable.open_one().await?, open).await?;
+                    Ok(Arc::new(split) as Arc<dyn Backend>)
+                }
+                store => store.open_one().await,
             }
-            store => store.open_one().await,
-        }
+        })
     }
 
     /// Opens one that is not two.

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
+use futures_core::future::BoxFuture;
 use statehold_core::call::{RetentionCursor, Sweep, Swept};
 use statehold_core::command::LockAcquire;
 use statehold_core::policy::Retention;
@@ -50,26 +51,28 @@ impl Supervisor {
 
     /// Supervises until it is told to stop. While another does, it waits for its turn; while the store does not
     /// answer, it tries again.
-    pub async fn run(self, stopping: Stopping) -> Result<Swept> {
-        let mut all = Swept::default();
-        let mut cursors = HashMap::new();
-        while !stopping.is_cancelled() {
-            let leader = tokio::select! {
-                leader = self.lead() => leader,
-                () = stopping.cancelled() => break,
-            };
-            match leader {
-                Ok(guard) => {
-                    self.supervise(&guard, &stopping, &mut cursors, &mut all).await?;
-                    let _ = guard.release().await;
+    pub fn run(self, stopping: Stopping) -> BoxFuture<'static, Result<Swept>> {
+        Box::pin(async move {
+            let mut all = Swept::default();
+            let mut cursors = HashMap::new();
+            while !stopping.is_cancelled() {
+                let leader = tokio::select! {
+                    leader = self.lead() => leader,
+                    () = stopping.cancelled() => break,
+                };
+                match leader {
+                    Ok(guard) => {
+                        self.supervise(&guard, &stopping, &mut cursors, &mut all).await?;
+                        let _ = guard.release().await;
+                    }
+                    Err(error) if error.is_retryable() || error.code() == "held" => {
+                        pause(self.every, &stopping).await;
+                    }
+                    Err(error) => return Err(error),
                 }
-                Err(error) if error.is_retryable() || error.code() == "held" => {
-                    pause(self.every, &stopping).await;
-                }
-                Err(error) => return Err(error),
             }
-        }
-        Ok(all)
+            Ok(all)
+        })
     }
 
     async fn lead(&self) -> Result<LockGuard> {

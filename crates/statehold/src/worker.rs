@@ -8,6 +8,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use futures_core::future::BoxFuture;
 use statehold_core::call::Claim;
 use statehold_core::model::TaskError;
 use statehold_core::wake::Topic;
@@ -255,27 +256,30 @@ impl Worker {
     ///
     /// A store that does not answer is asked again; an error that will not go away, such as a name that is not one, is
     /// answered at once.
-    pub async fn run(mut self, stopping: Stopping) -> Result<Report> {
-        if self.queues.is_empty() {
-            self.queues.push("default".to_owned());
-        }
-        let renewals = Renewals::start()?;
-        let mut report = Report::default();
-        let mut jobs = JoinSet::new();
-        let told_to_end = CancellationToken::new();
-        let claimed = self.claim_all(&stopping, &renewals, &told_to_end, &mut jobs, &mut report).await;
-        let grace = tokio::time::sleep(self.grace);
-        tokio::pin!(grace);
-        loop {
-            tokio::select! {
-                end = jobs.join_next() => match end {
-                    Some(end) => report.add(end.unwrap_or(End::Failed)),
-                    None => break,
-                },
-                () = &mut grace, if !told_to_end.is_cancelled() => told_to_end.cancel(),
+    // Boxed, so that it is compiled here and not in every program that calls it.
+    pub fn run(mut self, stopping: Stopping) -> BoxFuture<'static, Result<Report>> {
+        Box::pin(async move {
+            if self.queues.is_empty() {
+                self.queues.push("default".to_owned());
             }
-        }
-        claimed.map(|()| report)
+            let renewals = Renewals::start()?;
+            let mut report = Report::default();
+            let mut jobs = JoinSet::new();
+            let told_to_end = CancellationToken::new();
+            let claimed = self.claim_all(&stopping, &renewals, &told_to_end, &mut jobs, &mut report).await;
+            let grace = tokio::time::sleep(self.grace);
+            tokio::pin!(grace);
+            loop {
+                tokio::select! {
+                    end = jobs.join_next() => match end {
+                        Some(end) => report.add(end.unwrap_or(End::Failed)),
+                        None => break,
+                    },
+                    () = &mut grace, if !told_to_end.is_cancelled() => told_to_end.cancel(),
+                }
+            }
+            claimed.map(|()| report)
+        })
     }
 
     /// Takes tasks as there is room for them, until it is told to stop.

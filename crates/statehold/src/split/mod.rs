@@ -13,6 +13,7 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
+use futures_core::future::BoxFuture;
 use futures_core::stream::BoxStream;
 use futures_util::future::try_join_all;
 use futures_util::{StreamExt as _, TryStreamExt as _};
@@ -47,9 +48,11 @@ pub struct Split {
 
 impl Split {
     /// A durable store, and one for what is short-lived, which may be away.
-    pub async fn open(durable: Arc<dyn Backend>, ephemeral: Opener) -> Result<Self> {
-        let (ephemeral, parts) = (Link::open(ephemeral).await?, Arc::default());
-        Ok(Self { durable, ephemeral, parts, clock: Clock::real() })
+    pub fn open(durable: Arc<dyn Backend>, ephemeral: Opener) -> BoxFuture<'static, Result<Self>> {
+        Box::pin(async move {
+            let (ephemeral, parts) = (Link::open(ephemeral).await?, Arc::default());
+            Ok(Self { durable, ephemeral, parts, clock: Clock::real() })
+        })
     }
 
     /// Two stores that are open already.
