@@ -55,7 +55,7 @@ pub struct Store {
     pub namespace: String,
 }
 
-type Open = Arc<dyn Fn(Clock) -> BoxFuture<Arc<dyn Backend>> + Send + Sync>;
+pub(crate) type Open = Arc<dyn Fn(Clock) -> BoxFuture<Arc<dyn Backend>> + Send + Sync>;
 
 /// Runs all cases and the property test as tests of the backend that `open` opens; for a test target without a harness.
 pub fn run<F, B>(open: impl Fn(Clock) -> F + Send + Sync + 'static) -> ExitCode
@@ -63,13 +63,17 @@ where
     F: Future<Output = B> + Send + 'static,
     B: Backend,
 {
-    let open = boxed(open);
-    let all = Arc::clone(&open);
+    run_all(&boxed(open))
+}
+
+// What opens a store goes no further than this, so that the rest is compiled once and not for each store.
+fn run_all(open: &Open) -> ExitCode {
+    let all = Arc::clone(open);
     let property = Trial::test("property::random_requests_agree_with_the_naive_model", move || {
-        crate::property::property(move |clock| all(clock), crate::property::operations());
+        crate::property::property(&all, crate::property::operations());
         Ok(())
     });
-    libtest_mimic::run(&Arguments::from_args(), trials(&open).chain([property]).collect()).exit_code()
+    judge_all(trials(open).into_iter().chain([property]).collect())
 }
 
 /// The same without the property test, for a backend whose bookkeeping differs in what the documentation says.
@@ -78,7 +82,11 @@ where
     F: Future<Output = B> + Send + 'static,
     B: Backend,
 {
-    libtest_mimic::run(&Arguments::from_args(), trials(&boxed(open)).collect()).exit_code()
+    judge_all(trials(&boxed(open)))
+}
+
+fn judge_all(trials: Vec<Trial>) -> ExitCode {
+    libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
 }
 
 fn boxed<F, B>(open: impl Fn(Clock) -> F + Send + Sync + 'static) -> Open
@@ -92,17 +100,18 @@ where
     })
 }
 
-fn trials(open: &Open) -> impl Iterator<Item = Trial> {
-    crate::cases::all().into_iter().map(|(file, case)| {
+fn trials(open: &Open) -> Vec<Trial> {
+    let trial = |(file, case): (&str, Case)| {
         let open = Arc::clone(open);
-        Trial::test(format!("{file}::{}", case.name), move || judge(case, move |clock| open(clock)))
-    })
+        Trial::test(format!("{file}::{}", case.name), move || judge(case, &open))
+    };
+    crate::cases::all().into_iter().map(trial).collect()
 }
 
 /// How long a case may take. It only keeps a broken store from hanging.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-fn judge(case: Case, open: impl FnOnce(Clock) -> BoxFuture<Arc<dyn Backend>>) -> Result<(), Failed> {
+fn judge(case: Case, open: &Open) -> Result<(), Failed> {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     runtime.block_on(async move {
         let clock = Clock::manual(start());

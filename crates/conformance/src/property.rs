@@ -16,14 +16,13 @@ mod resolve;
 mod run;
 mod seen;
 
-use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Mutex, PoisonError};
 
 use proptest::test_runner::{Config, RngAlgorithm, TestCaseError, TestError, TestRng, TestRunner};
-use statehold_core::{Backend, Clock};
+use statehold_core::Clock;
 
-use crate::harness::start;
+use crate::harness::{Open, start};
 use coverage::Coverage;
 use ops::Op;
 use run::Run;
@@ -51,10 +50,7 @@ fn number(variable: &str) -> Option<u64> {
 /// # Panics
 /// If backend and model disagree, with the shortest sequence that shows it; or if some command was never
 /// accepted or refused, or some effect never seen, in a run of at least [`OPERATIONS`].
-pub fn property<F>(open: impl Fn(Clock) -> F, operations: usize)
-where
-    F: Future<Output = Arc<dyn Backend>>,
-{
+pub(crate) fn property(open: &Open, operations: usize) {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
     let runtime = runtime.expect("a runtime");
     let other = runtime.block_on(open(Clock::manual(start())));

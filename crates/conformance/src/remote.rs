@@ -29,7 +29,7 @@ use statehold_core::model::TaskId;
 use statehold_core::{Backend, Clock};
 
 pub use process::{Folder, Process, Remote};
-pub use serve::serve;
+use serve::{OpenAt, serve};
 
 /// The environment variable that tells a test program to serve instead of testing.
 pub const SERVE_VARIABLE: &str = "STATEHOLD_CONFORMANCE_SERVE";
@@ -45,7 +45,11 @@ where
     B: Backend,
 {
     if std::env::var_os(SERVE_VARIABLE).is_some() {
-        return serve(open);
+        let open: OpenAt = Arc::new(move |folder, clock| {
+            let opening = open(folder, clock);
+            Box::pin(async move { Arc::new(opening.await) as Arc<dyn Backend> })
+        });
+        return serve(&open);
     }
     let crew = Arc::new(Crew::new(processes));
     crate::run(move |clock| {

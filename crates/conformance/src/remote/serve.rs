@@ -9,6 +9,7 @@ use std::process::ExitCode;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use futures_util::FutureExt as _;
+use futures_util::future::BoxFuture;
 use serde_json::value::RawValue;
 use statehold_core::batch::Prepared;
 use statehold_core::call::{Claim, Claimed, Deliveries, GroupRead};
@@ -21,15 +22,14 @@ use tokio::task::JoinSet;
 
 use super::wire::{Dump, Message, Request, read, write};
 
-/// Answers requests from stdin on stdout until there are no more. `open` opens the store of a folder.
-pub fn serve<F, B>(open: impl Fn(PathBuf, Clock) -> F + Send + Sync + 'static) -> ExitCode
-where
-    F: Future<Output = B> + Send + 'static,
-    B: Backend,
-{
+/// Opens the store of a folder.
+pub(super) type OpenAt = Arc<dyn Fn(PathBuf, Clock) -> BoxFuture<'static, Arc<dyn Backend>> + Send + Sync>;
+
+/// Answers requests from stdin on stdout until there are no more.
+pub(super) fn serve(open: &OpenAt) -> ExitCode {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
     let runtime = runtime.expect("a runtime");
-    let (open, stores) = (Arc::new(open), Stores::default());
+    let stores = Stores::default();
     for line in std::io::stdin().lock().lines() {
         let line = line.expect("stdin can be read");
         let request: Request = serde_json::from_str(&line).expect("a request");
@@ -37,12 +37,12 @@ where
         if let Some(store) = stores.get(request.store) {
             set(&store.clock, now);
         }
-        let open = Arc::clone(&open);
+        let open = Arc::clone(open);
         runtime.spawn(answer(request.id, async move {
             match &*request.call {
                 "open" => {
                     let clock = Clock::manual(now);
-                    let backend = Arc::new(open(read(&request.arguments), clock.clone()).await);
+                    let backend = open(read(&request.arguments), clock.clone()).await;
                     stores.open(request.store, Store { backend, clock, waiting: Mutex::default() });
                     Ok(write(&()))
                 }
