@@ -15,6 +15,9 @@ use crate::server::{self, free_port, give_away, unprivileged};
 /// The environment variable with the server's URL.
 pub const URL_VARIABLE: &str = "STATEHOLD_TEST_REDIS";
 
+/// The environment variable with the program of the server, if that is not `redis-server`.
+const PROGRAM_VARIABLE: &str = "STATEHOLD_TEST_REDIS_SERVER";
+
 /// The URL of the server.
 pub fn url() -> String {
     std::env::var(URL_VARIABLE).expect("the server's URL is in the environment")
@@ -144,7 +147,8 @@ impl Drop for Server {
 
 fn launch(folder: &Path, port: u16, settings: &[String]) -> Child {
     let log = folder.join("log");
-    let mut command = unprivileged("redis-server");
+    let program = std::env::var(PROGRAM_VARIABLE).unwrap_or_else(|_| "redis-server".to_owned());
+    let mut command = unprivileged(program);
     command
         .args(["--port", &port.to_string(), "--bind", "127.0.0.1", "--save", "", "--appendonly", "yes"])
         .args(["--appendfsync", "always", "--logfile"])
