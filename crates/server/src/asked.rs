@@ -5,11 +5,12 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use axum::body::Body;
-use axum::extract::{FromRequestParts as _, RawPathParams, Request};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::Response;
 use bytes::Bytes;
+use http_body_util::{BodyExt as _, LengthLimitError, Limited};
+use hyper::body::{Body as _, Incoming};
 use percent_encoding::percent_decode_str;
 use serde::Serialize;
 use statehold::{Batch, Error, ErrorKind, Result, Seconds, Statehold, TaskId, Token};
@@ -22,7 +23,7 @@ use crate::access::{Caller, Rule, audit};
 use crate::app::App;
 use crate::observe;
 use crate::problem::Problem;
-use crate::route::Param;
+use crate::route::{Param, Path, Request};
 
 /// The header that says what the caller must still hold.
 pub(crate) const FENCE: &str = "statehold-fence";
@@ -43,7 +44,7 @@ pub(crate) struct Asked {
     pub(crate) hold: Statehold,
     pub(crate) caller: Caller,
     pub(crate) headers: HeaderMap,
-    path: Vec<(String, String)>,
+    path: Path,
     query: Vec<(String, String)>,
     body: Bytes,
     fences: Vec<Fence>,
@@ -62,13 +63,11 @@ impl Asked {
         app: App,
         rule: Rule,
         params: &'static [Param],
+        path: Path,
         request: Request,
     ) -> Result<Self, Problem> {
-        let (mut parts, body) = request.into_parts();
-        let path = RawPathParams::from_request_parts(&mut parts, &()).await;
-        let path = path.map_err(|e| Error::invalid("path", e.to_string()))?;
-        let path: Vec<_> = path.iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
-        let namespace = path.iter().find(|(name, _)| name == "namespace").map(|(_, value)| value.as_str());
+        let (parts, body) = request.into_parts();
+        let namespace = named(&path, "namespace");
         let query = read_query(parts.uri.query().unwrap_or_default(), params)?;
         let caller = if rule == Rule::Open { Caller::LOCAL } else { find(&app, &parts, &query).await? };
         caller.pass(rule, namespace)?;
@@ -95,12 +94,12 @@ impl Asked {
 
     /// A part of the path.
     pub(crate) fn path(&self, name: &str) -> &str {
-        self.path.iter().find(|(is, _)| is == name).map_or("", |(_, value)| value)
+        named(&self.path, name).unwrap_or_default()
     }
 
     /// The parts of the path that say what the request is about.
     pub(crate) fn path_fields(&self) -> impl Iterator<Item = (&str, &str)> {
-        let fields = self.path.iter().map(|(name, value)| (name.as_str(), value.as_str()));
+        let fields = self.path.iter().map(|(name, value)| (&**name, value.as_str()));
         fields.filter(|(name, _)| *name != "namespace")
     }
 
@@ -352,9 +351,14 @@ fn from_this_machine(request: &Parts) -> Result<(), Problem> {
     Err(Problem::forbidden("without tokens only this machine itself may ask", hint))
 }
 
+/// A part of a path.
+fn named<'a>(path: &'a Path, name: &str) -> Option<&'a str> {
+    path.iter().find(|(is, _)| **is == *name).map(|(_, value)| value.as_str())
+}
+
 /// The task or thread that a path is about.
-fn about(path: &str, params: &[(String, String)]) -> Option<Scope> {
-    let id = || params.iter().find(|(name, _)| name == "id").map(|(_, id)| id.as_str());
+fn about(path: &str, params: &Path) -> Option<Scope> {
+    let id = || named(params, "id");
     match path.split('/').nth(3)? {
         "tasks" => Some(Scope::Task(id()?.parse().ok()?)),
         "threads" => Some(Scope::Thread(id()?.to_owned())),
@@ -386,18 +390,17 @@ fn read_query(query: &str, params: &[Param]) -> Result<Vec<(String, String)>> {
     Ok(read)
 }
 
-async fn read_body(app: &App, body: Body) -> Result<Bytes> {
+async fn read_body(app: &App, body: Incoming) -> Result<Bytes> {
+    if body.is_end_stream() {
+        return Ok(Bytes::new());
+    }
     let (most, patience) = (app.config.max_body, app.config.patience);
-    match tokio::time::timeout(patience, axum::body::to_bytes(body, most)).await {
-        Ok(Ok(bytes)) => Ok(bytes),
-        Ok(Err(error)) => {
-            let long = std::error::Error::source(&error)
-                .is_some_and(<dyn std::error::Error>::is::<http_body_util::LengthLimitError>);
-            if long {
-                return Err(Error::new(ErrorKind::TooLarge, format!("the body has more than {most} bytes")));
-            }
-            Err(Error::invalid("", format!("the body cannot be read: {error}")))
+    match tokio::time::timeout(patience, Limited::new(body, most).collect()).await {
+        Ok(Ok(read)) => Ok(read.to_bytes()),
+        Ok(Err(error)) if error.is::<LengthLimitError>() => {
+            Err(Error::new(ErrorKind::TooLarge, format!("the body has more than {most} bytes")))
         }
+        Ok(Err(error)) => Err(Error::invalid("", format!("the body cannot be read: {error}"))),
         Err(_) => Err(Error::invalid("", "the body did not come in time")),
     }
 }

@@ -32,7 +32,9 @@ mod route;
 mod routes;
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 
+use futures_core::future::BoxFuture;
 use statehold::supervisor::Supervisor;
 use statehold::worker::Stopping;
 use statehold::{Error, Result, Statehold};
@@ -47,33 +49,37 @@ pub struct Server {
     app: App,
     listener: TcpListener,
     address: SocketAddr,
-    router: axum::Router,
+    routes: Arc<route::Routes>,
 }
 
 impl Server {
     /// Listens. Beyond this machine only if tokens are needed.
-    pub async fn bind(hold: &Statehold, mut config: Config) -> Result<Self> {
-        let tokens = access::tokens::Tokens::new(hold);
-        if let Some(token) = &config.bootstrap_token {
-            tokens.bootstrap(token).await?;
-        }
-        if !config.listen.ip().is_loopback() && !tokens.required().await? {
-            let message = format!("{} can be reached from elsewhere, and there are no tokens", config.listen);
-            return Err(Error::invalid("listen", message)
-                .hint("make a token with `statehold token create --role admin`, or listen on 127.0.0.1"));
-        }
-        let failed = |e: std::io::Error| {
-            Error::unavailable(format!("cannot listen on {}: {e}", config.listen))
-                .hint("choose another address with --listen, or stop what has this one")
-        };
-        let listener = TcpListener::bind(config.listen).await.map_err(failed)?;
-        config.listen = listener.local_addr().map_err(failed)?;
-        let address = config.listen;
-        let listed: fn() -> Vec<route::Route> =
-            if config.role == Role::Worker { routes::health } else { routes::all };
-        let app = App::new(hold, config, listed)?;
-        let router = route::router(&listed()).with_state(app.clone());
-        Ok(Self { app, listener, address, router })
+    pub fn bind(hold: &Statehold, mut config: Config) -> BoxFuture<'_, Result<Self>> {
+        Box::pin(async move {
+            let tokens = access::tokens::Tokens::new(hold);
+            if let Some(token) = &config.bootstrap_token {
+                tokens.bootstrap(token).await?;
+            }
+            if !config.listen.ip().is_loopback() && !tokens.required().await? {
+                let message =
+                    format!("{} can be reached from elsewhere, and there are no tokens", config.listen);
+                return Err(Error::invalid("listen", message).hint(
+                    "make a token with `statehold token create --role admin`, or listen on 127.0.0.1",
+                ));
+            }
+            let failed = |e: std::io::Error| {
+                Error::unavailable(format!("cannot listen on {}: {e}", config.listen))
+                    .hint("choose another address with --listen, or stop what has this one")
+            };
+            let listener = TcpListener::bind(config.listen).await.map_err(failed)?;
+            config.listen = listener.local_addr().map_err(failed)?;
+            let address = config.listen;
+            let listed: fn() -> Vec<route::Route> =
+                if config.role == Role::Worker { routes::health } else { routes::all };
+            let app = App::new(hold, config, listed)?;
+            let routes = Arc::new(route::Routes::new(app.clone(), listed())?);
+            Ok(Self { app, listener, address, routes })
+        })
     }
 
     /// Where it listens.
@@ -82,19 +88,21 @@ impl Server {
     }
 
     /// Answers requests, and supervises if that is its role, until it is told to stop. Then it drains.
-    pub async fn run(self, stopping: Stopping) -> Result<()> {
-        let supervisor = match self.app.config.role {
-            Role::Web => None,
-            Role::Worker | Role::All => {
-                let supervisor = Supervisor::new(&self.app.hold);
-                Some(tokio::spawn(supervisor.run(stopping.clone())))
+    pub fn run(self, stopping: Stopping) -> BoxFuture<'static, Result<()>> {
+        Box::pin(async move {
+            let supervisor = match self.app.config.role {
+                Role::Web => None,
+                Role::Worker | Role::All => {
+                    let supervisor = Supervisor::new(&self.app.hold);
+                    Some(tokio::spawn(supervisor.run(stopping.clone())))
+                }
+            };
+            listen::serve(self.listener, &self.routes, &self.app, &stopping).await?;
+            if let Some(supervisor) = supervisor {
+                supervisor.await.map_err(|e| Error::unavailable(format!("the supervisor: {e}")))??;
             }
-        };
-        listen::serve(self.listener, self.router, &self.app, &stopping).await?;
-        if let Some(supervisor) = supervisor {
-            supervisor.await.map_err(|e| Error::unavailable(format!("the supervisor: {e}")))??;
-        }
-        Ok(())
+            Ok(())
+        })
     }
 }
 

@@ -1,16 +1,16 @@
 //! Connections: accepted up to a bound, with TLS if that is set up, cut when nobody reads, and drained at the end.
 
+use std::convert::Infallible;
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use axum::Router;
+use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
 use hyper_util::server::graceful::{GracefulShutdown, Watcher};
-use hyper_util::service::TowerToHyperService;
 use prometheus::IntCounter;
 use statehold::worker::Stopping;
 use statehold::{Error, Result};
@@ -25,6 +25,7 @@ use tokio_rustls::rustls::pki_types::pem::PemObject as _;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
 use crate::app::{App, Tls};
+use crate::route::Routes;
 
 /// How long to wait when no connection can be accepted, such as when there are no file descriptors left.
 const AFTER_TROUBLE: Duration = Duration::from_millis(50);
@@ -32,7 +33,7 @@ const AFTER_TROUBLE: Duration = Duration::from_millis(50);
 /// Answers requests until it is told to stop; then lets those that are on their way come to their end.
 pub(crate) async fn serve(
     listener: TcpListener,
-    router: Router,
+    routes: &Arc<Routes>,
     app: &App,
     stopping: &Stopping,
 ) -> Result<()> {
@@ -50,7 +51,7 @@ pub(crate) async fn serve(
             }
         };
         let connection = Connection {
-            router: router.clone(),
+            routes: Arc::clone(routes),
             tls: tls.clone(),
             patience: app.config.patience,
             cut: app.metrics.cut.clone(),
@@ -89,7 +90,7 @@ fn acceptor(tls: &Tls) -> Result<TlsAcceptor> {
 
 /// One connection.
 struct Connection {
-    router: Router,
+    routes: Arc<Routes>,
     tls: Option<TlsAcceptor>,
     patience: Duration,
     cut: IntCounter,
@@ -116,7 +117,11 @@ impl Connection {
         // Answers are small: one copy of them costs less than handing the kernel a list of parts.
         builder.http1().timer(TokioTimer::new()).header_read_timeout(self.patience).writev(false);
         builder.http2().timer(TokioTimer::new()).keep_alive_interval(self.patience);
-        let service = TowerToHyperService::new(self.router);
+        let routes = self.routes;
+        let service = service_fn(move |request| {
+            let routes = Arc::clone(&routes);
+            async move { Ok::<_, Infallible>(routes.answer(request).await) }
+        });
         let connection = builder.serve_connection(TokioIo::new(stream), service).into_owned();
         if let Err(error) = self.watcher.watch(connection).await {
             tracing::debug!(%error, "a connection ended early");

@@ -2,7 +2,6 @@
 
 use std::time::Instant;
 
-use axum::extract::Request;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, Uri};
 use axum::response::Response;
 use statehold::TaskId;
@@ -11,6 +10,7 @@ use crate::app::App;
 #[cfg(feature = "otel")]
 use crate::otel;
 use crate::problem::Code;
+use crate::route::Request;
 
 /// The header with the id of a request.
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
@@ -51,7 +51,10 @@ impl Noted {
         let span = otel::begin(request, route);
         let headers = request.headers();
         let id = headers.get(&REQUEST_ID).filter(|id| id.len() <= LONGEST && id.to_str().is_ok()).cloned();
-        let id = id.or_else(|| HeaderValue::from_str(&TaskId::generate().to_string()).ok());
+        let id = id.or_else(|| {
+            let mut text = [0; 36];
+            HeaderValue::from_str(TaskId::generate().0.as_hyphenated().encode_lower(&mut text)).ok()
+        });
         let trace = trace(headers).map(str::to_owned);
         let (method, uri) = (request.method().clone(), request.uri().clone());
         Self {

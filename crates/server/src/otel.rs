@@ -3,7 +3,6 @@
 //! The standard variables say where and how: `OTEL_EXPORTER_OTLP_ENDPOINT`, `OTEL_SERVICE_NAME`, `OTEL_TRACES_SAMPLER`
 //! and the rest. Without an endpoint nothing is sent.
 
-use axum::extract::Request;
 use axum::http::{HeaderValue, StatusCode};
 use opentelemetry::trace::{
     SpanContext, SpanId, TraceContextExt as _, TraceFlags, TraceId, TraceState, TracerProvider as _,
@@ -21,6 +20,7 @@ use tracing_subscriber::filter::{LevelFilter, filter_fn};
 use tracing_subscriber::{Layer, Registry};
 
 use crate::observe::{TRACEPARENT, trace};
+use crate::route::Request;
 
 /// The target of the spans that are sent; those of others, such as the exporter's own client, are not.
 const TARGET: &str = "statehold::request";

@@ -1,16 +1,19 @@
 //! How a route is registered: its method and path, the rule that says who may use it, what does it, and what the
 //! reference says of it. From the same list come the router, the OpenAPI document and the table of roles.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::sync::Arc;
 
-use axum::Router;
-use axum::extract::{Request, State};
-use axum::http::{Method, StatusCode};
+use axum::body::{Body, HttpBody as _};
+use axum::http::{HeaderValue, Method, StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
-use axum::routing::{MethodFilter, MethodRouter, on};
+use futures_core::future::BoxFuture;
+use hyper::body::Incoming;
+use percent_encoding::percent_decode_str;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use statehold::{Error, Result};
 use statehold_core::command::Op;
 use utoipa::ToSchema;
 use utoipa::openapi::{RefOr, Schema};
@@ -129,8 +132,18 @@ pub(crate) struct Route {
     pub(crate) live: bool,
     /// The media type of answers and bodies that are not JSON.
     pub(crate) raw: Option<&'static str>,
-    handler: Arc<dyn Fn(&'static [Param]) -> MethodRouter<App> + Send + Sync>,
+    handler: Arc<Handler>,
 }
+
+/// A request as it came.
+pub(crate) type Request = hyper::Request<Incoming>;
+
+/// The parts of a path that its route has names for.
+pub(crate) type Path = Vec<(Arc<str>, String)>;
+
+/// What answers the requests to a route, given its parameters.
+type Handler =
+    dyn Fn(App, &'static [Param], Result<Path>, Request) -> BoxFuture<'static, Response> + Send + Sync;
 
 impl std::fmt::Debug for Route {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -164,22 +177,22 @@ impl Route {
     where
         F: Future<Output = Answer> + Send + 'static,
     {
-        let filter = MethodFilter::try_from(method.clone()).unwrap_or(MethodFilter::GET);
         let route: Arc<str> = path.into();
-        let handler = move |params: &'static [Param]| {
+        let handler = move |app: App, params: &'static [Param], path: Result<Path>, mut request: Request| {
             let (handler, route) = (handler.clone(), Arc::clone(&route));
-            on(filter, move |State(app): State<App>, mut request: Request| async move {
+            let answering: BoxFuture<'static, Response> = Box::pin(async move {
                 let noted = Noted::begin(&mut request, &route);
                 // It is large, and stays where it is.
                 let answering = std::pin::pin!(async {
-                    match Asked::read(app.clone(), rule, params, request).await {
+                    match Asked::read(app.clone(), rule, params, path?, request).await {
                         Ok(asked) => handler(asked).await,
                         Err(problem) => Err(problem),
                     }
                 });
                 let answer = noted.within(answering).await.unwrap_or_else(Problem::into_response);
                 noted.end(&app, &route, answer)
-            })
+            });
+            answering
         };
         Self {
             method,
@@ -309,17 +322,81 @@ fn command_fields(asked: &Asked) -> Vec<(String, String)> {
     }
 }
 
-/// The router of all routes.
-pub(crate) fn router(routes: &[Route]) -> Router<App> {
-    let all = routes.iter();
-    all.fold(Router::new(), |router, route| router.route(&route.path, (route.handler)(route.params)))
-        .fallback(async |State(app): State<App>, request: Request| {
+/// All routes, found by path and method. Nothing stands between a route and its handler: of a small request, the layers
+/// of a framework would be a good part.
+pub(crate) struct Routes {
+    app: App,
+    paths: matchit::Router<Place>,
+}
+
+/// What is at a path.
+struct Place {
+    /// The names in the path.
+    names: Vec<Arc<str>>,
+    /// By method.
+    ways: Vec<(Method, &'static [Param], Arc<Handler>)>,
+}
+
+impl std::fmt::Debug for Routes {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Routes").finish_non_exhaustive()
+    }
+}
+
+impl Routes {
+    pub(crate) fn new(app: App, routes: Vec<Route>) -> Result<Self> {
+        let mut places: BTreeMap<String, Place> = BTreeMap::new();
+        for route in routes {
+            let names = || route.path.split(['{', '}']).skip(1).step_by(2).map(Arc::from).collect();
+            let place = places
+                .entry(route.path.clone())
+                .or_insert_with(|| Place { names: names(), ways: Vec::new() });
+            place.ways.push((route.method, route.params, route.handler));
+        }
+        let mut paths = matchit::Router::new();
+        for (path, place) in places {
+            paths.insert(path, place).map_err(|e| Error::unsupported(format!("routes: {e}")))?;
+        }
+        Ok(Self { app, paths })
+    }
+
+    /// Answers a request.
+    pub(crate) async fn answer(&self, request: Request) -> Response {
+        let Ok(found) = self.paths.at(request.uri().path()) else {
             let problem = Problem::no_route(request.uri().path());
-            refuse(&app, request, problem)
-        })
-        .method_not_allowed_fallback(async |State(app): State<App>, request: Request| {
-            refuse(&app, request, Problem::no_method())
-        })
+            return refuse(&self.app, request, problem);
+        };
+        let Place { names, ways } = found.value;
+        let head = request.method() == Method::HEAD;
+        let asked = if head { &Method::GET } else { request.method() };
+        let Some((_, params, handler)) = ways.iter().find(|(method, ..)| method == asked) else {
+            let mut response = refuse(&self.app, request, Problem::no_method());
+            response.headers_mut().insert(header::ALLOW, allowed(ways.iter().map(|(method, ..)| method)));
+            return response;
+        };
+        let path = names.iter().zip(found.params.iter()).map(|(name, (_, value))| {
+            let value = percent_decode_str(value).decode_utf8();
+            let value = value.map_err(|_| Error::invalid("path", format!("`{name}` is not UTF-8")))?;
+            Ok((Arc::clone(name), value.into_owned()))
+        });
+        let path = path.collect();
+        let mut response = handler(self.app.clone(), params, path, request).await;
+        if head {
+            let length = response.body().size_hint().exact();
+            *response.body_mut() = Body::empty();
+            if let Some(length) = length {
+                response.headers_mut().entry(header::CONTENT_LENGTH).or_insert(length.into());
+            }
+        }
+        response
+    }
+}
+
+/// The methods of a path, as a header lists them.
+fn allowed<'a>(methods: impl Iterator<Item = &'a Method>) -> HeaderValue {
+    let names = methods.map(|method| if method == Method::GET { "GET,HEAD" } else { method.as_str() });
+    let names: Vec<_> = names.collect();
+    HeaderValue::from_str(&names.join(",")).unwrap_or(HeaderValue::from_static(""))
 }
 
 /// Answers a request that no route is for.

@@ -74,7 +74,11 @@ async fn what_is_not_known_is_refused_with_its_name() {
     let problem = server.post("/tasks", json!({ "kind": "" })).await.refused(400, "invalid");
     assert_eq!(problem["problems"], json!([{ "path": "kind", "message": "must not be empty" }]), "{problem}");
     server.get("//v1/default/nothing").await.refused(404, "not_found");
-    server.ask(Method::PUT, "/tasks", json!({})).await.refused(405, "method_not_allowed");
+    let refused = server.ask(Method::PUT, "/tasks", json!({})).await;
+    assert_eq!(refused.headers["allow"], "POST,GET,HEAD");
+    refused.refused(405, "method_not_allowed");
+    server.get("/tasks/%FF").await.refused(400, "invalid");
+    server.get("/results/%FF").await.refused(400, "invalid");
     server.get("//v1/_statehold/documents/token").await.refused(400, "invalid");
     server.get("/tasks?limit=1001").await.refused(400, "invalid");
     server.get("/tasks/7").await.refused(400, "invalid");
@@ -88,6 +92,18 @@ async fn what_is_not_known_is_refused_with_its_name() {
     send(server.request(Method::POST, "/tasks").header("content-type", "application/json").body("{"))
         .await
         .refused(400, "invalid");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_head_of_an_answer_can_be_had_alone() {
+    let server = Running::start().await;
+    server.post("/tasks", json!({ "kind": "k" })).await.is(201);
+    let (whole, head) = (server.get("/tasks").await, send(server.request(Method::HEAD, "/tasks")).await);
+    assert_eq!((head.status, head.body), (whole.status, json!("")));
+    for name in ["content-length", "content-type"] {
+        assert_eq!(head.headers[name], whole.headers[name], "{name}");
+    }
+    assert_eq!(send(server.request(Method::HEAD, "/tasks/bulk")).await.status, 405);
 }
 
 #[tokio::test(flavor = "multi_thread")]
