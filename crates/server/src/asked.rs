@@ -265,21 +265,24 @@ impl Asked {
     }
 
     /// Applies one command.
-    pub(crate) async fn run<O: Op>(&self, command: O) -> Result<Reply<O::Reply>, Problem> {
-        self.run_in(self.hold.batch(), command).await
+    pub(crate) fn run<O: Op>(&self, command: O) -> impl Future<Output = Result<Reply<O::Reply>, Problem>> {
+        self.run_in(self.hold.batch(), command)
     }
 
     /// Applies one command in a batch that has its fences already.
-    pub(crate) async fn run_in<O: Op>(
+    pub(crate) fn run_in<O: Op>(
         &self,
         mut batch: Batch,
         command: O,
-    ) -> Result<Reply<O::Reply>, Problem> {
+    ) -> impl Future<Output = Result<Reply<O::Reply>, Problem>> {
+        // Commands are large. Given to the batch at once, none is part of the futures around this one.
         let _ = batch.add(command);
-        let mut replies = self.apply(batch).await.map_err(Problem::single)?;
-        let reply = replies.replies.pop().and_then(O::Reply::from_reply);
-        let value = reply.ok_or_else(|| Error::corrupt("the reply is of another command"))?;
-        Ok(Reply { value, replayed: replies.replayed })
+        async move {
+            let mut replies = self.apply(batch).await.map_err(Problem::single)?;
+            let reply = replies.replies.pop().and_then(O::Reply::from_reply);
+            let value = reply.ok_or_else(|| Error::corrupt("the reply is of another command"))?;
+            Ok(Reply { value, replayed: replies.replayed })
+        }
     }
 
     /// Waits for something for as long as the caller does; not at all once the server drains. A wait that nobody waits

@@ -1,5 +1,7 @@
 //! `statehold serve`: the store over HTTP, and a supervisor.
 
+mod log;
+
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -86,7 +88,7 @@ pub(crate) async fn run(hold: &Statehold, args: &Serve, show: &Show) -> Result<E
     let (export, spans) = statehold_server::otel::export()?.unzip();
     #[cfg(not(feature = "otel"))]
     let spans = None;
-    observe(args.log, spans);
+    let _log = observe(args.log, spans)?;
     allow_connections();
     let mut signals = Signals::listen()?;
     let server = Server::bind(hold, config(args)?).await?;
@@ -135,24 +137,27 @@ fn config(args: &Serve) -> Result<Config> {
 /// What sees what happens in requests.
 type Seer<S> = Box<dyn Layer<S> + Send + Sync>;
 
-/// Writes the log, and sends spans if there is someone who does.
-fn observe(log: Log, spans: Option<Seer<Registry>>) {
-    if log != Log::None || spans.is_some() {
+/// Writes the log as long as what this answers is there, and sends spans if there is someone who does.
+fn observe(kind: Log, spans: Option<Seer<Registry>>) -> Result<Option<log::Log>> {
+    let started = (kind != Log::None).then(|| log::Log::to(std::io::stderr())).transpose();
+    let log = started.map_err(|e| Error::unavailable("no thread can be started for the log").caused_by(e))?;
+    if log.is_some() || spans.is_some() {
+        let lines = log.as_ref().map(|log| lines(kind, log.lines()));
         // It can only have been set up before.
-        let _ = tracing_subscriber::registry().with(spans).with(lines(log)).try_init();
+        let _ = tracing_subscriber::registry().with(spans).with(lines).try_init();
     }
+    Ok(log)
 }
 
-fn lines<S>(log: Log) -> Option<Seer<S>>
+fn lines<S>(kind: Log, log: log::Lines) -> Seer<S>
 where
     S: tracing::Subscriber + for<'a> LookupSpan<'a>,
 {
-    let lines = tracing_subscriber::fmt::layer().with_writer(std::io::stderr).with_target(false);
-    let lines = lines.with_ansi(false);
-    match log {
-        Log::Text => Some(lines.with_filter(LevelFilter::INFO).boxed()),
-        Log::Json => Some(lines.json().flatten_event(true).with_filter(LevelFilter::INFO).boxed()),
-        Log::None => None,
+    let lines = tracing_subscriber::fmt::layer().with_writer(log).with_target(false).with_ansi(false);
+    if kind == Log::Json {
+        lines.json().flatten_event(true).with_filter(LevelFilter::INFO).boxed()
+    } else {
+        lines.with_filter(LevelFilter::INFO).boxed()
     }
 }
 

@@ -1,7 +1,7 @@
 //! `statehold serve` in processes of its own, ended gently and killed.
 
 use crate::programs::Place;
-use crate::programs::servers::{Load, client, serve};
+use crate::programs::servers::{Load, client, serve, serve_with};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
@@ -66,6 +66,23 @@ async fn a_killed_server_loses_nothing_that_it_acknowledged_and_its_clients_go_o
     run.signal(Signal::TERM);
     run.ended_well().await;
     place.assert_nothing_left().await;
+}
+
+/// A pipe holds 64 KB; the lines of these requests are several times that.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_log_that_nobody_reads_keeps_no_request_waiting() {
+    let place = Place::new().await;
+    let piped = |command: &mut std::process::Command| {
+        command.stderr(std::process::Stdio::piped());
+    };
+    let (run, url) = serve_with(&place, "127.0.0.1:0", &["--log", "text"], piped).await;
+    let client = client();
+    let ready = format!("{url}/health/live");
+    for _ in 0..2000 {
+        assert_eq!(client.get(&ready).send().await.expect("an answer").status(), 200);
+    }
+    run.signal(Signal::TERM);
+    run.ended().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

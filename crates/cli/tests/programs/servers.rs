@@ -26,7 +26,10 @@ pub(crate) async fn serve_with(
     args: &[&str],
     also: impl FnOnce(&mut Command),
 ) -> (Run, String) {
-    let mut all = vec!["serve", "-o", "json", "--listen", listen, "--log", "none"];
+    let mut all = vec!["serve", "-o", "json", "--listen", listen];
+    if !args.contains(&"--log") {
+        all.extend(["--log", "none"]);
+    }
     all.extend(args);
     let run = place.start_with(&all, also);
     eventually("it listens", || {
