@@ -139,7 +139,7 @@ type Seer<S> = Box<dyn Layer<S> + Send + Sync>;
 
 /// Writes the log as long as what this answers is there, and sends spans if there is someone who does.
 fn observe(kind: Log, spans: Option<Seer<Registry>>) -> Result<Option<log::Log>> {
-    let started = (kind != Log::None).then(|| log::Log::to(std::io::stderr())).transpose();
+    let started = (kind != Log::None).then(|| log::Log::to(std::io::stderr(), kind == Log::Json)).transpose();
     let log = started.map_err(|e| Error::unavailable("no thread can be started for the log").caused_by(e))?;
     if log.is_some() || spans.is_some() {
         let lines = log.as_ref().map(|log| lines(kind, log.lines()));

@@ -43,7 +43,7 @@ impl Shared {
     }
 
     /// Writes what comes until nothing more will.
-    fn run(&self, mut out: impl Write) {
+    fn run(&self, mut out: impl Write, json: bool) {
         let mut text = Vec::new();
         let mut waiting = self.lock();
         while !waiting.over || !waiting.text.is_empty() {
@@ -55,8 +55,9 @@ impl Shared {
             let left_out = std::mem::take(&mut waiting.left_out);
             drop(waiting);
             if left_out > 0 {
-                let _ =
-                    writeln!(text, "{left_out} lines are missing here: the log was not taken fast enough");
+                let said = format!("{left_out} lines are missing here: the log was not taken fast enough");
+                let line = if json { format!(r#"{{"level":"WARN","message":"{said}"}}"#) } else { said };
+                let _ = writeln!(text, "{line}");
             }
             // If it cannot be written, there is nobody to tell.
             let _ = out.write_all(&text).and_then(|()| out.flush());
@@ -69,11 +70,11 @@ impl Shared {
 }
 
 impl Log {
-    /// A log that is written there.
-    pub(super) fn to(out: impl Write + Send + 'static) -> io::Result<Self> {
+    /// A log that is written there, of lines that are text or JSON.
+    pub(super) fn to(out: impl Write + Send + 'static, json: bool) -> io::Result<Self> {
         let shared = Arc::<Shared>::default();
         let thread = Arc::clone(&shared);
-        std::thread::Builder::new().name("statehold-log".into()).spawn(move || thread.run(out))?;
+        std::thread::Builder::new().name("statehold-stderr".into()).spawn(move || thread.run(out, json))?;
         Ok(Self(Lines(shared)))
     }
 
@@ -145,7 +146,7 @@ mod tests {
 
     fn piped() -> (Log, Receiver<Vec<u8>>) {
         let (pipe, taken) = sync_channel(0);
-        (Log::to(Pipe(pipe)).expect("a thread"), taken)
+        (Log::to(Pipe(pipe), false).expect("a thread"), taken)
     }
 
     #[test]
