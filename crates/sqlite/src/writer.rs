@@ -214,7 +214,7 @@ struct Known {
 
 impl Known {
     /// The most bytes of rows that are kept.
-    const MOST: usize = 64 << 20;
+    const MOST: usize = 16 << 20;
 
     /// What is still good, given the current version.
     fn take(&mut self, version: i64) -> Map<String, Space> {
@@ -377,17 +377,19 @@ mod tests {
     use statehold_core::batch::Batch;
     use statehold_core::call::Claim;
     use statehold_core::command::{
-        DocumentPut, EntrySet, Op, StreamAppend, TaskCancel, TaskComplete, TaskCreate,
+        DocumentPut, EntrySet, Op, StreamAppend, TaskCancel, TaskComplete, TaskCreate, TaskPurge,
     };
     use statehold_core::{Json, Seconds, Timestamp, plan};
 
     use super::*;
 
-    /// A writer without a thread, on a database in memory.
+    /// A writer without a thread.
     struct Bare<'c> {
         desk: Desk,
         kept: Kept<'c>,
         connection: &'c Connection,
+        /// Whether it forgets all rows at once: what is kept in memory would hide what a statement costs.
+        forgetful: bool,
     }
 
     impl<'c> Bare<'c> {
@@ -402,14 +404,15 @@ mod tests {
                 answered: Cell::new(0),
                 callers: Cell::new(0),
             };
-            Self { desk, kept: Kept::new(), connection }
+            Self { desk, kept: Kept::new(), connection, forgetful: true }
         }
 
         fn decide<T: Send>(&self, plan: impl Fn(&Rows, &Context<'_>) -> Step<T> + Send) -> T {
             let (reply, mut answer) = oneshot::channel();
             let job = Planned { namespace: "n".into(), plan, reply, decided: None, gives: false };
-            // What is kept in memory would hide what a statement costs.
-            self.desk.known.take();
+            if self.forgetful {
+                self.desk.known.take();
+            }
             let mut decided = None;
             let db = Db::keeping(self.connection, &self.kept);
             let mut job = job;
@@ -453,12 +456,14 @@ mod tests {
         let claim = Claim { limit: 1, ..Claim::new("n", "q", "worker") };
         let claimed = store.decide(move |rows, context| plan::claim(&claim, rows, context)).tasks.remove(0);
         let token = claimed.lease.as_ref().expect("a lease").token;
-        store.apply(vec![TaskComplete { id: claimed.id, token, output: None }]);
         let event = |stream: &str| StreamAppend {
             stream: stream.parse().expect("a name"),
             events: vec![statehold_core::command::NewEvent { kind: "said".into(), data: None }],
             expect_seq: None,
         };
+        store.apply(vec![event(&format!("task/{}", claimed.id))]);
+        store.apply(vec![TaskComplete { id: claimed.id, token, output: None }]);
+        store.apply(vec![TaskPurge { id: claimed.id }]);
         store.apply(vec![event("thread/1")]);
         store.apply(vec![DocumentPut::json("kind", format!("day-{number}"), Json::null())]);
         store.apply(vec![EntrySet::new(format!("day-{number}"), Json::null())]);
@@ -479,6 +484,21 @@ mod tests {
             store.apply((0..250).map(|n| DocumentPut::json("kind", name("d", n), Json::null())).collect());
             store.apply((0..250).map(|n| EntrySet::new(name("e", n), Json::null())).collect());
         }
+    }
+
+    #[test]
+    fn tasks_that_have_ended_leave_nothing_in_memory() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let connection = Connection::open(folder.path().join("a.db")).expect("a database");
+        let store = Bare { forgetful: false, ..Bare::new(&connection) };
+        let weight = || store.desk.known.borrow().spaces.values().map(Space::weight).sum::<usize>();
+        store.apply(vec![EntrySet::new("a", Json::null())]);
+        let first = weight();
+        day(&store, 0);
+        let before = weight();
+        assert!(before > first && first > 0, "what is there is remembered: {first}, then {before}");
+        (0..50).for_each(|_| day(&store, 0));
+        assert_eq!(weight(), before);
     }
 
     #[test]

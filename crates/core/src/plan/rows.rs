@@ -243,15 +243,18 @@ impl Rows {
         L::answers_mut(self).insert(lookup, answer);
     }
 
-    /// Tasks that have ended are hardly asked for again.
+    /// Tasks that have ended, or are no more, are hardly asked for again.
     fn let_go(&mut self, effects: &Effects) {
-        let ended = |change: &&Change<TaskRow>| {
-            change.after.as_ref().is_some_and(|row| row.task.status.is_terminal())
-        };
-        for change in effects.tasks.iter().filter(ended) {
-            let gone = self.tasks.remove(&change.key);
-            self.weight -= gone.map_or(0, |row| weight(row.as_ref()));
+        let ended = |row: &Arc<TaskRow>| row.task.status.is_terminal();
+        for change in effects.tasks.iter().filter(|change| change.after.as_ref().is_none_or(ended)) {
+            self.forget::<TaskRow>(&change.key);
+            self.forget::<SignalsRow>(&change.key);
         }
+    }
+
+    fn forget<R: Kept>(&mut self, key: &R::Key) {
+        let gone = R::loaded_mut(self).remove(key);
+        self.weight -= gone.map_or(0, |row| weight(row.as_ref()));
     }
 
     fn accept_indexes(&mut self, effects: &Effects) {
