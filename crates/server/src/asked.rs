@@ -10,7 +10,7 @@ use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::Response;
 use bytes::Bytes;
 use http_body_util::{BodyExt as _, LengthLimitError, Limited};
-use hyper::body::{Body as _, Incoming};
+use hyper::body::Body as _;
 use percent_encoding::percent_decode_str;
 use serde::Serialize;
 use statehold::{Batch, Error, ErrorKind, Result, Seconds, Statehold, TaskId, Token};
@@ -22,6 +22,7 @@ use crate::access::tokens::{RESERVED, Scope};
 use crate::access::{Caller, Rule, audit};
 use crate::app::App;
 use crate::observe;
+use crate::patience::{Late, Patient};
 use crate::problem::Problem;
 use crate::route::{Param, Path, Request};
 
@@ -393,18 +394,18 @@ fn read_query(query: &str, params: &[Param]) -> Result<Vec<(String, String)>> {
     Ok(read)
 }
 
-async fn read_body(app: &App, body: Incoming) -> Result<Bytes> {
+async fn read_body(app: &App, body: Patient) -> Result<Bytes> {
     if body.is_end_stream() {
         return Ok(Bytes::new());
     }
-    let (most, patience) = (app.config.max_body, app.config.patience);
-    match tokio::time::timeout(patience, Limited::new(body, most).collect()).await {
-        Ok(Ok(read)) => Ok(read.to_bytes()),
-        Ok(Err(error)) if error.is::<LengthLimitError>() => {
+    let most = app.config.max_body;
+    match Limited::new(body, most).collect().await {
+        Ok(read) => Ok(read.to_bytes()),
+        Err(error) if error.is::<LengthLimitError>() => {
             Err(Error::new(ErrorKind::TooLarge, format!("the body has more than {most} bytes")))
         }
-        Ok(Err(error)) => Err(Error::invalid("", format!("the body cannot be read: {error}"))),
-        Err(_) => Err(Error::invalid("", "the body did not come in time")),
+        Err(error) if error.is::<Late>() => Err(Error::invalid("", error.to_string())),
+        Err(error) => Err(Error::invalid("", format!("the body cannot be read: {error}"))),
     }
 }
 

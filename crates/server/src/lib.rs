@@ -27,6 +27,7 @@ mod observe;
 mod openapi;
 #[cfg(feature = "otel")]
 pub mod otel;
+mod patience;
 mod problem;
 mod route;
 mod routes;

@@ -1,12 +1,10 @@
 //! Connections: accepted up to a bound, with TLS if that is set up, cut when nobody reads, and drained at the end.
 
 use std::convert::Infallible;
-use std::io;
-use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
 use std::time::Duration;
 
+use hyper::Version;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
@@ -14,10 +12,9 @@ use hyper_util::server::graceful::{GracefulShutdown, Watcher};
 use prometheus::IntCounter;
 use statehold::worker::Stopping;
 use statehold::{Error, Result};
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
-use tokio::time::Sleep;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls::ServerConfig;
 use tokio_rustls::rustls::crypto::ring;
@@ -25,6 +22,7 @@ use tokio_rustls::rustls::pki_types::pem::PemObject as _;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
 use crate::app::{App, Tls};
+use crate::patience::{Alarm, Impatient, Patient};
 use crate::route::Routes;
 
 /// How long to wait when no connection can be accepted, such as when there are no file descriptors left.
@@ -101,7 +99,7 @@ impl Connection {
     async fn run(self, stream: TcpStream) {
         // Answers are small and waited for.
         let _ = stream.set_nodelay(true);
-        let stream = Impatient { stream, patience: self.patience, cut: self.cut.clone(), stalled: None };
+        let stream = Impatient::new(stream, self.patience, self.cut.clone());
         match self.tls.clone() {
             None => self.answer(stream).await,
             Some(tls) => match tokio::time::timeout(self.patience, tls.accept(stream)).await {
@@ -115,10 +113,13 @@ impl Connection {
     async fn answer(self, stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static) {
         let mut builder = auto::Builder::new(TokioExecutor::new());
         // Answers are small: one copy of them costs less than handing the kernel a list of parts.
-        builder.http1().timer(TokioTimer::new()).header_read_timeout(self.patience).writev(false);
-        builder.http2().timer(TokioTimer::new()).keep_alive_interval(self.patience);
-        let routes = self.routes;
-        let service = service_fn(move |request| {
+        let (alarm, patience, routes) = (Alarm::new(), self.patience, self.routes);
+        builder.http1().timer(alarm.clone()).header_read_timeout(patience).writev(false);
+        builder.http2().timer(TokioTimer::new()).keep_alive_interval(patience);
+        let service = service_fn(move |request: hyper::Request<_>| {
+            // Only the requests of HTTP/2 come beside each other.
+            let alarm = if request.version() == Version::HTTP_2 { Alarm::new() } else { alarm.clone() };
+            let request = request.map(|body| Patient::new(body, patience, alarm));
             let routes = Arc::clone(&routes);
             async move { Ok::<_, Infallible>(routes.answer(request).await) }
         });
@@ -126,77 +127,5 @@ impl Connection {
         if let Err(error) = self.watcher.watch(connection).await {
             tracing::debug!(%error, "a connection ended early");
         }
-    }
-}
-
-/// A connection that is cut when its reader takes nothing for too long. What was not read is not kept: the client
-/// resumes by its cursor.
-struct Impatient {
-    stream: TcpStream,
-    patience: Duration,
-    cut: IntCounter,
-    stalled: Option<Pin<Box<Sleep>>>,
-}
-
-impl Impatient {
-    /// What writing came to, or an error once it has come to nothing for too long.
-    fn judge<T>(&mut self, context: &mut Context<'_>, written: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
-        if written.is_ready() {
-            self.stalled = None;
-            return written;
-        }
-        let patience = self.patience;
-        let stalled = self.stalled.get_or_insert_with(|| Box::pin(tokio::time::sleep(patience)));
-        match stalled.as_mut().poll(context) {
-            Poll::Ready(()) => {
-                self.cut.inc();
-                Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, "the client does not read")))
-            }
-            Poll::Pending => Poll::Pending,
-        }
-    }
-}
-
-impl AsyncRead for Impatient {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        buffer: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_read(context, buffer)
-    }
-}
-
-impl AsyncWrite for Impatient {
-    fn poll_write(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        bytes: &[u8],
-    ) -> Poll<io::Result<usize>> {
-        let written = Pin::new(&mut self.stream).poll_write(context, bytes);
-        self.judge(context, written)
-    }
-
-    fn poll_write_vectored(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        slices: &[io::IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        let written = Pin::new(&mut self.stream).poll_write_vectored(context, slices);
-        self.judge(context, written)
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        self.stream.is_write_vectored()
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let flushed = Pin::new(&mut self.stream).poll_flush(context);
-        self.judge(context, flushed)
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let shut = Pin::new(&mut self.stream).poll_shutdown(context);
-        self.judge(context, shut)
     }
 }

@@ -9,7 +9,6 @@ use axum::body::{Body, HttpBody as _};
 use axum::http::{HeaderValue, Method, StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
 use futures_core::future::BoxFuture;
-use hyper::body::Incoming;
 use percent_encoding::percent_decode_str;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -22,6 +21,7 @@ use crate::access::{Role, Rule, rule_of_op};
 use crate::app::App;
 use crate::asked::Asked;
 use crate::observe::Noted;
+use crate::patience::Patient;
 use crate::problem::{Answer, Problem};
 
 /// A parameter of a query.
@@ -136,7 +136,7 @@ pub(crate) struct Route {
 }
 
 /// A request as it came.
-pub(crate) type Request = hyper::Request<Incoming>;
+pub(crate) type Request = hyper::Request<Patient>;
 
 /// The parts of a path that its route has names for.
 pub(crate) type Path = Vec<(Arc<str>, String)>;

@@ -237,6 +237,53 @@ async fn readers_that_stall_are_cut_and_hinder_nobody_and_resume_exactly() {
     }
 }
 
+/// Sends something, and gives all that comes back until the connection ends.
+async fn ask_until_the_end(client: &mut TcpStream, request: &str) -> String {
+    client.write_all(request.as_bytes()).await.expect("it is sent");
+    let mut text = String::new();
+    let reading = tokio::time::timeout(Duration::from_secs(60), client.read_to_string(&mut text)).await;
+    reading.expect("it is cut").expect("text");
+    text
+}
+
+/// Asks whether the server lives, and takes the answer.
+async fn ask_and_stay(client: &mut TcpStream) {
+    client.write_all(b"GET /health/live HTTP/1.1\r\nhost: localhost\r\n\r\n").await.expect("it is sent");
+    let mut some = [0; 4096];
+    let count = client.read(&mut some).await.expect("an answer");
+    assert!(some[..count].starts_with(b"HTTP/1.1 200"), "{}", String::from_utf8_lossy(&some[..count]));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_sends_half_a_request_or_none_is_cut_and_who_waits_for_an_answer_is_not() {
+    let server = Running::with(|config| config.patience = Duration::from_secs(1)).await;
+    let address = server.url.trim_start_matches("http://");
+    let path = "/v1/default/tasks";
+    let half_a_head = format!("GET {path} HTTP/1.1\r\nhost: loc");
+    let half_a_body = format!(
+        "POST {path} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: 99\r\n\r\n{{\"kind\""
+    );
+    let wait = "{\"queues\": [\"q\"], \"owner\": \"w\", \"wait_seconds\": 3}";
+    let long = format!(
+        "POST {path}/claim HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\nconnection: close\r\ncontent-length: {}\r\n\r\n{wait}",
+        wait.len()
+    );
+    for before in 0..3 {
+        for (request, answer) in
+            [(&half_a_head[..], ""), (&half_a_body, "HTTP/1.1 400"), ("", ""), (&long, "HTTP/1.1 200")]
+        {
+            let mut client = TcpStream::connect(address).await.expect("a connection");
+            for _ in 0..before {
+                ask_and_stay(&mut client).await;
+                tokio::time::sleep(Duration::from_millis(600)).await;
+            }
+            let said = ask_until_the_end(&mut client, request).await;
+            assert!(said.starts_with(answer), "after {before}: {request} was answered {said}");
+            assert_eq!(said.contains("did not come in time"), request == half_a_body, "{said}");
+        }
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_connection_on_which_nothing_happens_is_kept_alive_by_comments() {
     let server = Running::start().await;
