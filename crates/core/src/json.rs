@@ -8,6 +8,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use serde::de::{self, DeserializeOwned};
+use serde::ser::SerializeStruct as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::value::RawValue;
 
@@ -17,6 +18,8 @@ use crate::error::{Error, Result};
 pub const MAX_DEPTH: usize = 128;
 /// The longest number, in characters, and the largest exponent.
 const MAX_NUMBER: usize = 1000;
+/// What `serde_json` knows text by that is JSON already.
+const RAW: &str = "$serde_json::private::RawValue";
 
 /// A JSON value, as compact text. Cheap to clone.
 ///
@@ -115,8 +118,10 @@ impl Eq for Json {}
 
 impl Serialize for Json {
     fn serialize<S: Serializer>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error> {
-        let raw: &RawValue = serde_json::from_str(self.as_str()).map_err(serde::ser::Error::custom)?;
-        raw.serialize(serializer)
+        // As `RawValue` does it, which could only be had by reading the text again.
+        let mut raw = serializer.serialize_struct(RAW, 1)?;
+        raw.serialize_field(RAW, self.as_str())?;
+        raw.end()
     }
 }
 
@@ -178,16 +183,14 @@ fn without_spaces(text: &str) -> std::result::Result<String, String> {
 fn string_end(text: &str, start: usize) -> std::result::Result<usize, String> {
     let bytes = text.as_bytes();
     let mut at = start + 1;
-    while bytes[at] != b'"' {
-        if bytes[at] != b'\\' {
-            at += 1;
-        } else if bytes[at + 1] == b'u' {
-            at = check_escape(text, at)?;
-        } else {
-            at += 2;
+    while let Some(plain) = memchr::memchr2(b'"', b'\\', &bytes[at..]) {
+        at += plain;
+        if bytes[at] == b'"' {
+            return Ok(at + 1);
         }
+        at = if bytes[at + 1] == b'u' { check_escape(text, at)? } else { at + 2 };
     }
-    Ok(at + 1)
+    Err("contains a string without an end".into())
 }
 
 /// Checks the `\uXXXX` at `at` and answers the index after it, both halves of a pair included.
@@ -325,6 +328,15 @@ mod tests {
         let two = Json::parse(r#"{ "a" : {}, "b" : [ { "x": "},{", "y": 1 } ] }"#);
         assert_eq!(one.as_ref().map(Json::canonical), Ok(r#"{"a":{},"b":[{"x":"},{","y":1}]}"#.into()));
         assert_eq!(one, two);
+    }
+
+    #[test]
+    fn it_is_written_as_it_is_and_read_again() {
+        let text = r#"[{"big":12345678901234567890,"text":"\"\\\u00e9"},[],1.10,null]"#;
+        let json = Json::parse(text).expect("it is JSON");
+        assert_eq!(serde_json::to_string(&[&json]).expect("it is written"), format!("[{text}]"));
+        assert_eq!(serde_json::to_value(&json).expect("a value")[0]["text"], "\"\\\u{e9}");
+        assert_eq!(serde_json::from_str::<Json>(text).expect("it is read").as_str(), text);
     }
 
     #[test]

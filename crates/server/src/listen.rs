@@ -1,7 +1,11 @@
 //! Connections: accepted up to a bound, with TLS if that is set up, cut when nobody reads, and drained at the end.
 
 use std::convert::Infallible;
+use std::future::poll_fn;
+use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Poll, ready};
 use std::time::Duration;
 
 use hyper::Version;
@@ -15,6 +19,7 @@ use statehold::{Error, Result};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
+use tokio::time::Instant;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls::ServerConfig;
 use tokio_rustls::rustls::crypto::ring;
@@ -116,7 +121,10 @@ impl Connection {
         let (alarm, patience, routes) = (Alarm::new(), self.patience, self.routes);
         builder.http1().timer(alarm.clone()).header_read_timeout(patience).writev(false);
         builder.http2().timer(TokioTimer::new()).keep_alive_interval(patience);
+        let (deadline, asked) = (Instant::now() + patience, Arc::new(AtomicBool::new(false)));
+        let (waiting, asks) = (alarm.clone(), Arc::clone(&asked));
         let service = service_fn(move |request: hyper::Request<_>| {
+            asks.store(true, Ordering::Relaxed);
             // Only the requests of HTTP/2 come beside each other.
             let alarm = if request.version() == Version::HTTP_2 { Alarm::new() } else { alarm.clone() };
             let request = request.map(|body| Patient::new(body, patience, alarm));
@@ -124,7 +132,19 @@ impl Connection {
             async move { Ok::<_, Infallible>(routes.answer(request).await) }
         });
         let connection = builder.serve_connection(TokioIo::new(stream), service).into_owned();
-        if let Err(error) = self.watcher.watch(connection).await {
+        let mut serving = pin!(self.watcher.watch(connection));
+        // Which version is spoken hyper waits for without end.
+        let ended = poll_fn(|context| {
+            if let Poll::Ready(ended) = serving.as_mut().poll(context) {
+                return Poll::Ready(ended);
+            }
+            if !asked.load(Ordering::Relaxed) {
+                ready!(waiting.poll_until(deadline, context));
+                return Poll::Ready(Err("nothing was asked".into()));
+            }
+            Poll::Pending
+        });
+        if let Err(error) = ended.await {
             tracing::debug!(%error, "a connection ended early");
         }
     }

@@ -26,8 +26,8 @@ impl Alarm {
         Self(Arc::new(Mutex::new(Box::pin(tokio::time::sleep(Duration::ZERO)))))
     }
 
-    /// Whether it is that late. Who asks is woken when it is.
-    fn poll_until(&self, deadline: Instant, context: &mut Context<'_>) -> Poll<()> {
+    /// Whether it is that late. Who asks is woken when it is, unless another task asks meanwhile.
+    pub(crate) fn poll_until(&self, deadline: Instant, context: &mut Context<'_>) -> Poll<()> {
         let mut set = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if set.deadline() > deadline {
             set.as_mut().reset(deadline);

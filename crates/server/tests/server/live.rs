@@ -268,20 +268,20 @@ async fn who_sends_half_a_request_or_none_is_cut_and_who_waits_for_an_answer_is_
         "POST {path}/claim HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\nconnection: close\r\ncontent-length: {}\r\n\r\n{wait}",
         wait.len()
     );
-    for before in 0..3 {
-        for (request, answer) in
-            [(&half_a_head[..], ""), (&half_a_body, "HTTP/1.1 400"), ("", ""), (&long, "HTTP/1.1 200")]
-        {
-            let mut client = TcpStream::connect(address).await.expect("a connection");
-            for _ in 0..before {
-                ask_and_stay(&mut client).await;
-                tokio::time::sleep(Duration::from_millis(600)).await;
-            }
-            let said = ask_until_the_end(&mut client, request).await;
-            assert!(said.starts_with(answer), "after {before}: {request} was answered {said}");
-            assert_eq!(said.contains("did not come in time"), request == half_a_body, "{said}");
+    let requests =
+        [(&half_a_head[..], ""), (&half_a_body, "HTTP/1.1 400"), ("", ""), (&long, "HTTP/1.1 200")];
+    let one = async |(before, (request, answer)): (u32, (&str, &str))| {
+        let mut client = TcpStream::connect(address).await.expect("a connection");
+        for _ in 0..before {
+            ask_and_stay(&mut client).await;
+            tokio::time::sleep(Duration::from_millis(600)).await;
         }
-    }
+        let said = ask_until_the_end(&mut client, request).await;
+        assert!(said.starts_with(answer), "after {before}: {request} was answered {said}");
+        assert_eq!(said.contains("did not come in time"), request == half_a_body, "{said}");
+    };
+    let all = (0..3).flat_map(|before| requests.map(|request| (before, request)));
+    futures_util::future::join_all(all.map(one)).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
