@@ -44,8 +44,7 @@ fn runtime() -> tokio::runtime::Runtime {
 
 async fn open(url: String, clock: Clock) -> Postgres {
     let config = Config::from_url(&format!("{url}?pooled=true")).expect("a good URL").with_clock(clock);
-    let config = config.with_schema(common::config().schema);
-    Postgres::open(config).await.expect("the store opens")
+    Postgres::open(config.with_schema("suite")).await.expect("the store opens")
 }
 
 /// Health tells that nobody is woken by other processes, and without `pooled` the error tells what to do.

@@ -14,9 +14,10 @@ use tokio::task::JoinHandle;
 
 use super::{events, json, open_url, random, stream, tasks};
 
-const TASKS: usize = 10_000;
+/// The environment variable with the number of tasks.
+const TASKS: &str = "STATEHOLD_STORM_TASKS";
 /// How many tasks are there to be claimed.
-const READY: usize = 600;
+const READY: usize = 1000;
 const WORKERS: usize = 8;
 const KILL_EVERY: Duration = Duration::from_millis(200);
 const LEASE: Duration = Duration::from_secs(1);
@@ -65,6 +66,11 @@ pub(crate) fn worker() {
         });
         worker.run(stopping).await.expect("the worker goes on");
     });
+}
+
+/// How many tasks there are.
+fn many() -> usize {
+    std::env::var(TASKS).map_or(10_000, |many| many.parse().expect("a number of tasks"))
 }
 
 fn start(url: &str) -> Process {
@@ -117,7 +123,7 @@ async fn storm(hold: &Statehold, url: &str) -> Strikes {
             *victim = start(url);
         }
     }
-    eprintln!("{TASKS} tasks in {:?}", began.elapsed());
+    eprintln!("{made} tasks in {:?}", began.elapsed());
     if let Some((_, thawing)) = frozen {
         thawing.await.unwrap();
     }
@@ -134,7 +140,7 @@ async fn feed(hold: &Statehold, made: &mut usize) -> bool {
     let counts = hold.tasks().count(None).await.unwrap();
     let ready = usize::try_from(counts.claimable).unwrap();
     let mut batch = hold.batch();
-    for _ in 0..READY.saturating_sub(ready).min(TASKS - *made) {
+    for _ in 0..READY.saturating_sub(ready).min(many() - *made) {
         let _ = batch.add(TaskCreate::new("work"));
         *made += 1;
     }
@@ -155,7 +161,7 @@ struct Counts {
 /// Looks at every task, its events and its effect.
 async fn look(hold: &Statehold) -> Counts {
     let tasks = tasks(hold).await;
-    assert_eq!(tasks.len(), TASKS, "no task is gone, and none was invented");
+    assert_eq!(tasks.len(), many(), "no task is gone, and none was invented");
     let effects = effects(hold).await;
     let stories = stories(hold).await;
     let mut counts = Counts::default();
@@ -178,7 +184,7 @@ async fn look(hold: &Statehold) -> Counts {
         counts.lease_losses += times("task.lease_lost");
         counts.takeovers += usize::from(times("task.started") > 1);
     }
-    assert_eq!(effects.len(), TASKS, "no effect is without its task");
+    assert_eq!(effects.len(), many(), "no effect is without its task");
     counts
 }
 
