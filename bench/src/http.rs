@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use async_trait::async_trait;
+use memchr::memmem;
 use statehold_core::batch::Batch;
 use statehold_core::command::{EntrySet, TaskCreate};
 use statehold_core::model::TaskId;
@@ -325,8 +326,9 @@ impl Connection {
 
 /// How long the head of an answer is, and how long its body.
 fn head_and_length(answer: &[u8]) -> Option<(usize, usize)> {
-    let head = answer.windows(4).position(|four| four == b"\r\n\r\n")? + 4;
-    let text = std::str::from_utf8(&answer[..head]).ok()?;
-    let length = text.lines().find_map(|line| line.strip_prefix("content-length: "))?;
+    const LENGTH: &[u8] = b"content-length: ";
+    let head = memmem::find(answer, b"\r\n\r\n")? + 4;
+    let length = &answer[memmem::find(&answer[..head], LENGTH)? + LENGTH.len()..head];
+    let length = std::str::from_utf8(length).ok()?.lines().next()?;
     Some((head, length.parse().ok()?))
 }

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use jiff::fmt::temporal::DateTimePrinter;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
 /// An instant with microsecond precision, shown as RFC 3339 in UTC.
@@ -58,6 +59,9 @@ impl Sub<Seconds> for Timestamp {
     }
 }
 
+/// Writes microseconds whether there are any or not.
+const PRINTER: DateTimePrinter = DateTimePrinter::new().precision(Some(6));
+
 impl fmt::Display for Timestamp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match jiff::Timestamp::from_microsecond(self.0) {
@@ -80,7 +84,13 @@ impl FromStr for Timestamp {
 
 impl Serialize for Timestamp {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(self)
+        // Every task has several: they do not go through a formatter.
+        let mut text = String::with_capacity("2026-01-31T08:00:00.000000Z".len());
+        let at = jiff::Timestamp::from_microsecond(self.0);
+        match at.and_then(|at| PRINTER.print_timestamp(&at, &mut text)) {
+            Ok(()) => serializer.serialize_str(&text),
+            Err(_) => serializer.collect_str(self),
+        }
     }
 }
 

@@ -5,8 +5,9 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use axum::body::Body;
+use axum::http::header::AsHeaderName;
 use axum::http::request::Parts;
-use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::response::Response;
 use bytes::Bytes;
 use http_body_util::{BodyExt as _, LengthLimitError, Limited};
@@ -27,9 +28,9 @@ use crate::problem::Problem;
 use crate::route::{Param, Path, Request};
 
 /// The header that says what the caller must still hold.
-pub(crate) const FENCE: &str = "statehold-fence";
+pub(crate) const FENCE: HeaderName = HeaderName::from_static("statehold-fence");
 /// The header that makes a change safe to repeat.
-pub(crate) const KEY: &str = "idempotency-key";
+pub(crate) const KEY: HeaderName = HeaderName::from_static("idempotency-key");
 /// The header of an answer that was given before.
 pub(crate) const REPLAYED: &str = "idempotency-replayed";
 /// The longest that a request may wait.
@@ -154,7 +155,7 @@ impl Asked {
 
     /// The text of a JSON body, which may be left out where nothing has to be said.
     pub(crate) fn text(&self) -> Result<&str> {
-        let json = self.header(header::CONTENT_TYPE.as_str()).unwrap_or_default();
+        let json = self.header(header::CONTENT_TYPE).unwrap_or_default();
         let json = json.split(';').next().unwrap_or_default().trim();
         if !self.body.is_empty() && json != "application/json" && !json.ends_with("+json") {
             return Err(Error::invalid("content-type", format!("`{json}` is not application/json"))
@@ -191,13 +192,13 @@ impl Asked {
     }
 
     /// A header, if it is text.
-    pub(crate) fn header(&self, name: &str) -> Option<&str> {
+    pub(crate) fn header(&self, name: impl AsHeaderName) -> Option<&str> {
         self.headers.get(name).and_then(|value| value.to_str().ok())
     }
 
     /// Whether the caller wants what comes as it comes.
     pub(crate) fn is_live(&self) -> bool {
-        self.header(header::ACCEPT.as_str()).is_some_and(|accept| accept.contains("text/event-stream"))
+        self.header(header::ACCEPT).is_some_and(|accept| accept.contains("text/event-stream"))
     }
 
     /// The key that makes the request safe to repeat, as one that no other caller can use.
@@ -218,15 +219,18 @@ impl Asked {
         if self.fences.is_empty() {
             return Ok(());
         }
-        Err(Error::invalid(FENCE, "this request takes no fence").hint("leave the header out, or use a batch"))
+        Err(Error::invalid(FENCE.as_str(), "this request takes no fence")
+            .hint("leave the header out, or use a batch"))
     }
 
     /// Refuses fences and keys where neither could do what it says.
     pub(crate) fn plain(&self) -> Result<()> {
         match self.key {
             None => self.unfenced(),
-            Some(_) => Err(Error::invalid(KEY, "this request cannot be repeated: its answer is not kept")
-                .hint("leave the header out; what was made twice can be revoked")),
+            Some(_) => {
+                Err(Error::invalid(KEY.as_str(), "this request cannot be repeated: its answer is not kept")
+                    .hint("leave the header out; what was made twice can be revoked"))
+            }
         }
     }
 
@@ -413,10 +417,10 @@ async fn read_body(app: &App, body: Patient) -> Result<Bytes> {
 fn read_fences(headers: &HeaderMap) -> Result<Vec<Fence>> {
     let mut fences = Vec::new();
     for header in headers.get_all(FENCE) {
-        let text = header.to_str().map_err(|_| Error::invalid(FENCE, "is not text"))?;
+        let text = header.to_str().map_err(|_| Error::invalid(FENCE.as_str(), "is not text"))?;
         for fence in text.split(',') {
             fences.push(read_fence(fence.trim()).ok_or_else(|| {
-                Error::invalid(FENCE, format!("`{fence}` is not a fence"))
+                Error::invalid(FENCE.as_str(), format!("`{fence}` is not a fence"))
                     .hint("write task=<id>;token=<n>, or lock=<percent-encoded key>;token=<n>")
             })?);
         }
@@ -439,8 +443,8 @@ fn read_fence(text: &str) -> Option<Fence> {
 
 fn read_key(headers: &HeaderMap) -> Result<Option<String>> {
     let Some(key) = headers.get(KEY) else { return Ok(None) };
-    let key = key.to_str().map_err(|_| Error::invalid(KEY, "is not text"))?;
-    limits::name(key).map_err(|problem| Error::invalid(KEY, problem))?;
+    let key = key.to_str().map_err(|_| Error::invalid(KEY.as_str(), "is not text"))?;
+    limits::name(key).map_err(|problem| Error::invalid(KEY.as_str(), problem))?;
     Ok(Some(key.to_owned()))
 }
 
