@@ -1,7 +1,7 @@
 //! Locks: held by one owner at a time, by guards that renew themselves.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use statehold_core::batch::Fence;
 use statehold_core::command::{LockAcquire, LockAcquired, LockForceRelease, LockRelease, LockRenew};
@@ -11,6 +11,7 @@ use statehold_core::session::Session;
 use statehold_core::wake::Topic;
 use statehold_core::{Error, ErrorKind, Result, Seconds, Timestamp};
 use tokio::sync::oneshot;
+use tokio::time::Instant;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
@@ -282,10 +283,10 @@ async fn renew(held: &Held, mut renewed: Instant) {
     loop {
         let until = renewed + ttl;
         // After a renewal that failed, the next one is not far.
-        tokio::time::sleep_until((renewed + ttl / 3).max(Instant::now() + ttl / 20).into()).await;
+        tokio::time::sleep_until((renewed + ttl / 3).max(Instant::now() + ttl / 20)).await;
         let asked = Instant::now();
         let renewal = held.hold.locks().renew(&held.key, held.token, held.ttl);
-        match tokio::time::timeout_at(until.into(), renewal).await {
+        match tokio::time::timeout_at(until, renewal).await {
             Ok(Ok(_)) => renewed = asked,
             Ok(Err(error)) if error.is_fenced() => break,
             Ok(Err(_)) | Err(_) if Instant::now() >= until => break,
