@@ -11,8 +11,7 @@ use statehold_core::session::Session;
 use statehold_core::wake::Topic;
 use statehold_core::{Error, ErrorKind, Result, Seconds, Timestamp};
 use tokio::sync::oneshot;
-use tokio::time::Instant;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 
 use crate::Statehold;
