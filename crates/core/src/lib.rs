@@ -72,6 +72,7 @@ pub mod json;
 pub mod limits;
 pub mod memory;
 pub mod model;
+mod names;
 pub mod plan;
 pub mod policy;
 pub mod query;

@@ -4,7 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use statehold_core::call::Claim;
-use statehold_core::command::{Created, OnBusy, TaskComplete, TaskCreate, TaskEvict, TaskSignal, TaskStart};
+use statehold_core::command::{
+    Created, DocumentPut, OnBusy, TaskComplete, TaskCreate, TaskEvict, TaskSignal, TaskStart,
+};
 use statehold_core::model::{Children, ResumedBy, Task, TaskId, WaitFor};
 use statehold_core::query::TaskList;
 use statehold_core::{Error, Json, Result, Status};
@@ -33,6 +35,7 @@ pub(super) const CASES: &[Case] = cases![
     a_parent_that_suspends_while_its_children_end_is_resumed_once,
     no_signal_is_lost_or_doubled,
     many_sweepers_count_a_lost_lease_once,
+    documents_count_every_put_of_batches_that_name_them_in_any_order,
 ];
 
 const CONTENDERS: usize = 100;
@@ -382,4 +385,33 @@ async fn many_sweepers_count_a_lost_lease_once(store: Store) {
     assert_eq!(swept.into_iter().sum::<u32>(), 50);
     let tasks = all(&store, TaskList::default()).await;
     assert!(tasks.iter().all(|task| task.lease_losses == 1 && task.revision == 3), "{tasks:?}");
+}
+
+/// Each batch writes two documents of three, and which comes first differs.
+async fn documents_count_every_put_of_batches_that_name_them_in_any_order(store: Store) {
+    const ROUNDS: usize = 5;
+    let names = ["a", "b", "c"];
+    let put = |store: Store, n: usize| async move {
+        let mut revisions = Vec::new();
+        for round in 0..ROUNDS {
+            let (first, second) = (names[(n + round) % 3], names[(n + round + 1 + n % 2) % 3]);
+            let mut batch = store.batch();
+            let puts =
+                [first, second].map(|name| (name, batch.add(DocumentPut::json("d", name, Json::null()))));
+            let mut replies = store.apply(batch).await.expect("applied");
+            for (name, put) in puts {
+                revisions.push((name, replies.take(put).expect("its reply").revision));
+            }
+        }
+        revisions
+    };
+    let revisions: Vec<_> = race(&store, put).await.into_iter().flatten().collect();
+    assert_eq!(revisions.len(), 2 * ROUNDS * CONTENDERS);
+    let each: BTreeSet<_> = revisions.iter().collect();
+    assert_eq!(each.len(), revisions.len(), "two puts were answered the same revision");
+    for name in names {
+        let puts = revisions.iter().filter(|(put, _)| *put == name).count();
+        let document = store.backend.document_get(&store.namespace, "d", name).await.expect("read");
+        assert_eq!(document.map(|document| document.revision), u64::try_from(puts).ok(), "{name}");
+    }
 }
