@@ -1,7 +1,7 @@
 -- The transaction below which nothing can be added to a namespace any more. Whoever writes to it ($1) holds its key from
 -- before it has a number. So this is the lowest number of those who hold the key, or the next after the last that has
 -- ended; of those whose number this user may not see, the lowest of all that run. (The locks on numbers tell too little:
--- one that was just given has none yet.)
+-- one that was just given has none yet.) And the next number.
 WITH now AS (
     SELECT pg_snapshot_xmax(pg_current_snapshot())::text::bigint AS next,
         pg_snapshot_xmin(pg_current_snapshot())::text::bigint AS oldest
@@ -16,5 +16,5 @@ SELECT least(min(now.next), min(CASE
     WHEN a.backend_xid IS NOT NULL
         THEN now.next + ((a.backend_xid::text::bigint - now.next + 2147483648) & 4294967295) - 2147483648
     WHEN k.held AND (k.pid IS NULL OR a.pid IS NOT NULL AND a.backend_start IS NULL) THEN now.oldest
-END))
+END)), min(now.next)
 FROM now LEFT JOIN k ON true LEFT JOIN pg_stat_activity a ON a.pid = k.pid

@@ -16,8 +16,8 @@ use crate::error::Trouble;
 /// How long a server may take to answer a new connection, unless the URL says otherwise.
 const CONNECT: Duration = Duration::from_secs(5);
 
-/// How many connections are not readers: one writes, one listens, one notifies.
-const BESIDE_READERS: usize = 3;
+/// How many connections are not readers: one writes, one carries wakes.
+const BESIDE_READERS: usize = 2;
 
 /// What to connect to, and how.
 ///
@@ -32,7 +32,7 @@ const BESIDE_READERS: usize = 3;
 /// | `password_file` | a file with the password, read anew for each connection | |
 /// | `password_command` | a command that prints the password, run anew for each connection | |
 /// | `schema` | the schema that all tables are in | `statehold` |
-/// | `pool_max` | how many connections this process has at most, 4 or more | 10 |
+/// | `pool_max` | how many connections this process has at most, 3 or more | 10 |
 /// | `poll_only` | `true` does without LISTEN and NOTIFY | `false` |
 /// | `pooled` | `true` if a pooler such as `PgBouncer` gives each transaction any connection | `false` |
 /// | `statement_timeout` | how long the server works on a statement: milliseconds, or with `ms`, `s` or `min` | `25s` |

@@ -164,15 +164,20 @@ pub(crate) async fn connect(
             said(message);
         }
     });
-    let patience = config.statement_timeout + ON_THE_WAY;
-    let pooled = config.pooled.then(Pooled::default);
-    let connection =
-        Connection { client, prepared: Mutex::default(), once: Mutex::default(), patience, pooled };
-    connection.set(&config.settings()).await?;
-    Ok(connection)
+    Connection::of(client, config).await
 }
 
 impl Connection {
+    /// One that is open already.
+    pub(crate) async fn of(client: Client, config: &Config) -> Result<Self> {
+        let patience = config.statement_timeout + ON_THE_WAY;
+        let pooled = config.pooled.then(Pooled::default);
+        let connection =
+            Self { client, prepared: Mutex::default(), once: Mutex::default(), patience, pooled };
+        connection.set(&config.settings()).await?;
+        Ok(connection)
+    }
+
     pub(crate) fn is_closed(&self) -> bool {
         self.client.is_closed()
     }

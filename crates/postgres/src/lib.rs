@@ -109,10 +109,11 @@ impl Postgres {
     pub fn open(config: Config) -> BoxFuture<'static, Result<Self>> {
         Box::pin(async move {
             config.check()?;
-            migrations::run(&config, config.migrate, false).await?;
+            let (_, client) = migrations::run(&config, config.migrate, false).await?;
             let (wakes, namespaces) = (Wakes::start(&config).await, Namespaces::default());
             let clock = ServerClock::new(config.clock.clone());
-            let writer = Writer::start(config.clone(), clock.clone(), namespaces.clone(), wakes.clone());
+            let writer =
+                Writer::start(config.clone(), client, clock.clone(), namespaces.clone(), wakes.clone());
             let readers = Readers::new(config.clone());
             let sessions = Sessions::default();
             Ok(Self(Arc::new(Inner {
@@ -392,7 +393,7 @@ impl Backend for Postgres {
     }
 
     async fn migrate(&self, dry_run: bool) -> Result<Migration> {
-        migrations::run(&self.0.config, true, dry_run).await
+        migrations::run(&self.0.config, true, dry_run).await.map(|(migration, _)| migration)
     }
 
     async fn dump(&self, namespace: &str) -> Result<BoxStream<'static, Result<Record>>> {

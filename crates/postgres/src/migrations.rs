@@ -40,14 +40,18 @@ pub(crate) fn latest() -> u32 {
     u32::try_from(STEPS.len()).unwrap_or(u32::MAX)
 }
 
-/// Brings a schema up to date, if that is allowed.
-pub(crate) async fn run(config: &Config, allowed: bool, dry_run: bool) -> Result<Migration> {
+/// Brings a schema up to date, if that is allowed. Answers what that was, and the connection by which it was done.
+pub(crate) async fn run(config: &Config, allowed: bool, dry_run: bool) -> Result<(Migration, Client)> {
     run_steps(config, allowed, dry_run).await.map_err(Trouble::into_error)
 }
 
-async fn run_steps(config: &Config, allowed: bool, dry_run: bool) -> crate::error::Result<Migration> {
+async fn run_steps(
+    config: &Config,
+    allowed: bool,
+    dry_run: bool,
+) -> crate::error::Result<(Migration, Client)> {
     let (mut client, connection) = dial(config).await?;
-    let connection = tokio::spawn(connection);
+    tokio::spawn(connection);
     let found = version(&client, &config.schema).await?;
     check(&found, allowed || dry_run)?;
     let from = found.version;
@@ -60,9 +64,7 @@ async fn run_steps(config: &Config, allowed: bool, dry_run: bool) -> crate::erro
     if !dry_run {
         settle_in(&mut client, config).await?;
     }
-    drop(client);
-    let _ = connection.await;
-    Ok(Migration { from, to: from.max(latest()), steps })
+    Ok((Migration { from, to: from.max(latest()), steps }, client))
 }
 
 /// Begins a new epoch if the tables came from another cluster, whose transactions may be ahead of this one's.

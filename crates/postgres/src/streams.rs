@@ -174,10 +174,24 @@ fn latest_call(ns: i64, category: &str, bound: Bound) -> Call {
     Call::new(sql!("category_latest"), vec![param(ns), param(category.to_owned()), param(bound)])
 }
 
-/// The transaction below which nothing can be added to a namespace any more, whoever else runs. It costs more than a
-/// look at all that run, so it is asked for when those hold something back.
-pub(crate) async fn horizon(db: &Connection, ns: i64) -> Result<Bound> {
-    read_first(&db.query(sql!("horizon"), vec![param(ns)]).await?, Cells::get)
+/// How far events of a namespace can be read, whoever else runs. It costs more than a look at all that run, so it is asked
+/// for when those hold something back.
+#[derive(Clone, Copy)]
+pub(crate) struct Horizon {
+    /// The transaction below which nothing can be added any more.
+    pub(crate) below: i64,
+    /// The next transaction when this was first asked: what was acknowledged before is below it.
+    until: i64,
+}
+
+impl Horizon {
+    /// Looks how far that is by now.
+    pub(crate) async fn look(db: &Connection, ns: i64, earlier: Option<Self>) -> Result<Self> {
+        let found = db.query(sql!("horizon"), vec![param(ns)]).await?;
+        let (below, next) =
+            read_first(&found, |cells| Ok((cells.get()?, cells.get()?)))?.ok_or(Trouble::Again)?;
+        Ok(Self { below, until: earlier.map_or(next, |earlier| earlier.until) })
+    }
 }
 
 fn read_latest(rows: &[Row]) -> Result<(Category<String>, Position)> {
@@ -197,6 +211,12 @@ pub(crate) enum Withheld {
 }
 
 impl Withheld {
+    /// What is there since the first look is waited for, for a while. What came later is not, or there would be no end.
+    pub(crate) fn within(patient: bool, horizon: Option<Horizon>) -> Self {
+        let waits = patient && horizon.is_none_or(|horizon| horizon.below < horizon.until);
+        if waits { Self::Again } else { Self::Fine }
+    }
+
     fn judge(self, withheld: bool) -> Result<()> {
         if withheld && self == Self::Again { Err(Trouble::Again) } else { Ok(()) }
     }
@@ -357,18 +377,22 @@ pub(crate) async fn read(db: &Connection, ns: i64, read: &StreamRead) -> Result<
 /// How long a reader of a category waits for an older transaction that holds events back.
 const OLDER: Duration = Duration::from_secs(2);
 
+/// And between two looks.
+const PAUSE: Duration = Duration::from_millis(1);
+
 /// Reads a part of a category. What was acknowledged is seen by whoever reads next, unless a transaction of the same
 /// namespace that is older goes on for long.
 pub(crate) async fn read_category(db: &Connection, ns: i64, read: &CategoryRead) -> Result<CategoryPage> {
-    let (began, mut bound) = (Instant::now(), None);
+    let (began, mut horizon) = (Instant::now(), None);
     loop {
-        let patience = if began.elapsed() < OLDER { Withheld::Again } else { Withheld::Fine };
+        let patience = Withheld::within(began.elapsed() < OLDER, horizon);
+        let bound = horizon.map(|horizon| horizon.below);
         match read_category_now(db, ns, read, patience, bound).await {
             Err(Trouble::Again) => {
-                if bound.is_some() {
-                    sleep(Duration::from_millis(2)).await;
+                if horizon.is_some() {
+                    sleep(PAUSE).await;
                 }
-                bound = horizon(db, ns).await?;
+                horizon = Some(Horizon::look(db, ns, horizon).await?);
             }
             page => return page,
         }

@@ -1,10 +1,10 @@
 //! Wakes within this process and between processes, by NOTIFY and LISTEN.
 //!
-//! Whoever commits wakes its own process at once and leaves the marks of what changed with the notifier, which gathers
+//! Whoever commits wakes its own process at once and leaves the marks of what changed with a messenger, which gathers
 //! them for a moment and sends them on a connection of its own: NOTIFY takes a lock on the whole database at commit, so
-//! it never belongs into a transaction that writes. A listener wakes for what others send. When it had to connect anew
-//! it wakes everyone, since it may have missed something. Everyone looks from time to time anyway, and once a second
-//! while nothing is heard.
+//! it never belongs into a transaction that writes. By the same connection it hears what others send. When it had to
+//! connect anew it wakes everyone, since it may have missed something. Everyone looks from time to time anyway, and once a
+//! second while nothing is heard.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use std::time::Duration;
 use statehold_core::backend::Push;
 use statehold_core::model::TaskId;
 use statehold_core::wake::{Hub, Mark, Topic};
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, timeout};
 use tokio_postgres::AsyncMessage;
@@ -94,10 +94,15 @@ impl Wakes {
             return Self { hub, out: None, heard, _tasks: Arc::new(Tasks(vec![poller])) };
         }
         let (out, marks) = mpsc::unbounded_channel();
-        let (ready, listening) = tokio::sync::oneshot::channel();
-        let listener = listen(config.clone(), hub.clone(), Arc::clone(&heard), Some(ready));
-        let notifier = notify(config.clone(), marks, Arc::clone(&heard));
-        let tasks = Tasks(vec![poller, tokio::spawn(listener), tokio::spawn(notifier)]);
+        let (ready, listening) = oneshot::channel();
+        let messenger = Messenger {
+            config: config.clone(),
+            hub: hub.clone(),
+            heard: Arc::clone(&heard),
+            marks,
+            unsent: None,
+        };
+        let tasks = Tasks(vec![poller, tokio::spawn(messenger.run(ready))]);
         // What changes from now on is heard, unless the server is away.
         let _ = timeout(Duration::from_secs(5), listening).await;
         Self { hub, out: Some(out), heard, _tasks: Arc::new(tasks) }
@@ -172,51 +177,84 @@ fn hear(text: &str, hub: &Hub, heard: &Heard) {
     }
 }
 
-async fn listen(
+/// Hears what others send and sends what was changed here.
+struct Messenger {
     config: Config,
     hub: Hub,
     heard: Arc<Heard>,
-    mut ready: Option<tokio::sync::oneshot::Sender<()>>,
-) {
-    let mut pause = AGAIN;
-    loop {
-        let (heard_hub, listened) = (hub.clone(), Arc::clone(&heard));
-        let said = move |message: AsyncMessage| {
-            if let AsyncMessage::Notification(note) = message {
-                hear(note.payload(), &heard_hub, &listened);
-            }
-        };
-        match open(&config, said, &heard).await {
-            Ok(connection) => {
-                if let Some(ready) = ready.take() {
-                    let _ = ready.send(());
-                }
-                pause = AGAIN;
-                hub.wake_all();
-                while !connection.is_closed() {
-                    sleep(AGAIN).await;
-                }
-                // Until it is open again, everyone looks.
-                heard.forget();
-                hub.wake_all();
-            }
-            Err(trouble) => sleep(wait(&mut pause, &trouble)).await,
-        }
-    }
+    marks: mpsc::UnboundedReceiver<Vec<Mark>>,
+    /// A message that may not have been sent.
+    unsent: Option<String>,
 }
 
-/// Listens, and sends a first message to itself.
-async fn open(
-    config: &Config,
-    said: impl FnMut(AsyncMessage) + Send + 'static,
-    heard: &Heard,
-) -> Result<Connection> {
-    let connection = connect(config, said).await?;
-    let channel = channel(config);
-    connection.in_time(connection.client().batch_execute(&format!("LISTEN {channel}"))).await?;
-    let text = write(&heard.name, Some(&BTreeSet::new()));
-    connection.query(sql!("notify"), vec![param(channel), param(text)]).await?;
-    Ok(connection)
+impl Messenger {
+    /// Does so until the store is closed; says when it is ready for the first time.
+    async fn run(mut self, ready: oneshot::Sender<()>) {
+        let (mut ready, mut pause) = (Some(ready), AGAIN);
+        loop {
+            match self.open().await {
+                Ok(connection) => {
+                    if let Some(ready) = ready.take() {
+                        let _ = ready.send(());
+                    }
+                    pause = AGAIN;
+                    self.hub.wake_all();
+                    if self.tell(&connection).await.is_ok() {
+                        return;
+                    }
+                    // Until it is open again, everyone looks.
+                    self.heard.forget();
+                    self.hub.wake_all();
+                }
+                Err(trouble) => sleep(wait(&mut pause, &trouble)).await,
+            }
+        }
+    }
+
+    /// Listens, and sends a first message to itself, which shows that the way is open.
+    async fn open(&self) -> Result<Connection> {
+        let (hub, heard) = (self.hub.clone(), Arc::clone(&self.heard));
+        let said = move |message: AsyncMessage| {
+            if let AsyncMessage::Notification(note) = message {
+                hear(note.payload(), &hub, &heard);
+            }
+        };
+        let connection = connect(&self.config, said).await?;
+        let listen = format!("LISTEN {}", channel(&self.config));
+        connection.in_time(connection.client().batch_execute(&listen)).await?;
+        self.send(&connection, self.message(Some(&BTreeSet::new()))).await?;
+        Ok(connection)
+    }
+
+    /// Sends what was changed, and from time to time that nothing was, until the connection is lost or the store is closed.
+    async fn tell(&mut self, connection: &Connection) -> Result<()> {
+        let mut said = Instant::now();
+        loop {
+            if let Some(text) = &self.unsent {
+                self.send(connection, text.clone()).await?;
+                (said, self.unsent) = (Instant::now(), None);
+            }
+            self.unsent = match timeout(AGAIN, self.marks.recv()).await {
+                Ok(None) => return Ok(()),
+                Ok(Some(marks)) => {
+                    sleep(GATHER).await;
+                    let marks = gather(marks, &mut self.marks);
+                    Some(self.message(marks.as_ref()))
+                }
+                Err(_) if connection.is_closed() => return Err(Trouble::Silence),
+                Err(_) => (said.elapsed() > ROUND).then(|| self.message(Some(&BTreeSet::new()))),
+            };
+        }
+    }
+
+    fn message(&self, marks: Option<&BTreeSet<Mark>>) -> String {
+        write(&self.heard.name, marks)
+    }
+
+    async fn send(&self, connection: &Connection, text: String) -> Result<()> {
+        let params = vec![param(channel(&self.config)), param(text)];
+        connection.query(sql!("notify"), params).await.map(drop)
+    }
 }
 
 /// How long to wait after something came to nothing: longer each time.
@@ -224,40 +262,6 @@ fn wait(pause: &mut Duration, trouble: &Trouble) -> Duration {
     let now = *pause;
     *pause = (now * 2).min(LATER);
     if trouble.is_refusal() { REFUSED } else { now }
-}
-
-async fn notify(config: Config, mut out: mpsc::UnboundedReceiver<Vec<Mark>>, heard: Arc<Heard>) {
-    let (mut connection, mut pause): (Option<Connection>, _) = (None, AGAIN);
-    // The first message shows that the way is open.
-    let mut text = write(&heard.name, Some(&BTreeSet::new()));
-    loop {
-        if let Err(trouble) = send(&config, &mut connection, &text).await {
-            connection = None;
-            sleep(wait(&mut pause, &trouble)).await;
-            continue;
-        }
-        pause = AGAIN;
-        text = match timeout(ROUND, out.recv()).await {
-            Err(_) => write(&heard.name, Some(&BTreeSet::new())),
-            Ok(None) => return,
-            Ok(Some(marks)) => {
-                sleep(GATHER).await;
-                let marks = gather(marks, &mut out);
-                write(&heard.name, marks.as_ref())
-            }
-        };
-    }
-}
-
-/// Sends a message, on a new connection if there is none.
-async fn send(config: &Config, connection: &mut Option<Connection>, text: &str) -> Result<()> {
-    if connection.as_ref().is_none_or(Connection::is_closed) {
-        *connection = Some(connect(config, drop).await?);
-    }
-    if let Some(db) = connection {
-        db.query(sql!("notify"), vec![param(channel(config)), param(text.to_owned())]).await?;
-    }
-    Ok(())
 }
 
 /// All marks that came meanwhile; none if they are too many, or everyone is to be woken.

@@ -12,6 +12,7 @@ use statehold_core::{Error, ErrorKind, Result};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::yield_now;
 use tokio::time::{Instant, sleep};
+use tokio_postgres::Client;
 
 use crate::clock::ServerClock;
 use crate::config::Config;
@@ -21,7 +22,7 @@ use crate::known::{Caution, Known};
 use crate::namespaces::Namespaces;
 use crate::rows::read_first;
 use crate::sets;
-use crate::streams::{self, Withheld};
+use crate::streams::{Horizon, Withheld};
 use crate::transaction::{Scene, Transaction};
 use crate::values::Cells;
 use crate::wakes::Wakes;
@@ -154,14 +155,21 @@ type Group = Vec<Box<dyn Job>>;
 pub(crate) struct Writer(mpsc::UnboundedSender<Box<dyn Job>>);
 
 impl Writer {
-    /// Starts the task.
-    pub(crate) fn start(config: Config, clock: ServerClock, namespaces: Namespaces, wakes: Wakes) -> Self {
+    /// Starts the task, with a connection to begin with.
+    pub(crate) fn start(
+        config: Config,
+        client: Client,
+        clock: ServerClock,
+        namespaces: Namespaces,
+        wakes: Wakes,
+    ) -> Self {
         let (sender, inbox) = mpsc::unbounded_channel();
         let desk = Desk {
             config,
             clock,
             namespaces,
             wakes,
+            client: Some(client),
             connection: None,
             transactions: 0,
             statements: 0,
@@ -185,6 +193,8 @@ struct Desk {
     config: Config,
     namespaces: Namespaces,
     wakes: Wakes,
+    /// What the store was opened by, until it is used.
+    client: Option<Client>,
     connection: Option<Connection>,
     clock: ServerClock,
     /// How many transactions the connection has seen.
@@ -203,6 +213,8 @@ struct Learned {
     needs: Needs,
     /// Sets whose tasks are to be held from the beginning.
     sets: BTreeSet<TaskSelect>,
+    /// How far events can be read, if that was asked.
+    horizon: Option<Horizon>,
 }
 
 /// Why a try came to nothing.
@@ -258,8 +270,7 @@ impl Desk {
         let began = Instant::now();
         let (mut tries, mut learned) = (0, Learned::default());
         loop {
-            let patience = if began.elapsed() < OLDER { Withheld::Again } else { Withheld::Fine };
-            let failure = match self.attempt(group, &mut learned, patience, tries).await {
+            let failure = match self.attempt(group, &mut learned, began.elapsed() < OLDER, tries).await {
                 Ok(marks) => {
                     self.wakes.wake(marks);
                     return Ok(());
@@ -288,11 +299,14 @@ impl Desk {
         &mut self,
         group: &mut Group,
         learned: &mut Learned,
-        patience: Withheld,
+        patient: bool,
         tries: u32,
     ) -> std::result::Result<Vec<Mark>, Failure> {
         if self.connection.as_ref().is_none_or(Connection::is_closed) {
-            let connection = connect(&self.config, drop).await?;
+            let connection = match self.client.take().filter(|client| !client.is_closed()) {
+                Some(client) => Connection::of(client, &self.config).await?,
+                None => connect(&self.config, drop).await?,
+            };
             connection.set(BY_KEY).await?;
             let clock = connection.query(sql!("clock"), Vec::new()).await?;
             self.clock.hear(read_first(&clock, Cells::time)?.unwrap_or_default());
@@ -315,18 +329,17 @@ impl Desk {
         let namespace = group.first().map(|job| job.namespace().to_owned()).unwrap_or_default();
         let ns = self.namespaces.number(db, &namespace).await?;
         // Those who read what only the store knows may have been kept from it by others who have nothing to do with it.
-        let bound = match tries {
-            1.. if group.iter().any(|job| job.is_alone()) => streams::horizon(db, ns).await?,
-            _ => None,
-        };
+        if tries > 0 && group.iter().any(|job| job.is_alone()) {
+            learned.horizon = Some(Horizon::look(db, ns, learned.horizon).await?);
+        }
         let mut scene = Scene {
             db,
             clock: &self.clock,
             schema: &self.config.schema,
             namespace: &namespace,
             ns,
-            patience,
-            bound,
+            patience: Withheld::within(patient, learned.horizon),
+            bound: learned.horizon.map(|horizon| horizon.below),
             switched: group.iter().flat_map(|job| job.switches()).cloned().collect(),
             asked: HashMap::new(),
         };

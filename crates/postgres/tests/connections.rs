@@ -359,8 +359,8 @@ async fn parameters() {
     let url = postgres::url();
     for (query, word) in [
         ("colour=red", "sslmode"),
-        ("pool_max=3", "4"),
-        ("pool_max=many", "4"),
+        ("pool_max=2", "3"),
+        ("pool_max=many", "3"),
         ("poll_only=perhaps", "true"),
         ("statement_timeout=long", "20s"),
         ("lock_timeout=0", "20s"),
@@ -374,7 +374,7 @@ async fn parameters() {
     let query = "schema=par%61meters&pool_max=5&poll_only=true&statement_timeout=1min&lock_timeout=1500\
         &application_name=parameters%40test&connect_timeout=7";
     let config = Config::from_url(&format!("{url}?{query}")).expect("a good URL");
-    assert_eq!((config.schema.as_str(), config.readers, config.poll_only), ("parameters", 2, true));
+    assert_eq!((config.schema.as_str(), config.readers, config.poll_only), ("parameters", 3, true));
     let store = Postgres::open(config).await.expect("opened");
     assert_eq!(store.health().await.expect("healthy").push, statehold_core::backend::Push::PollOnly);
     let admin = client(&url).await;
