@@ -91,7 +91,8 @@ impl Noted {
         let code = response.extensions().get::<Code>().map(|code| code.0.as_str()).unwrap_or_default();
         let Self { method, trace, .. } = &self;
         // The query is left out: a token may stand in it.
-        let (status, path, millis) = (status.as_u16(), self.uri.path(), took.as_secs_f64() * 1000.0);
+        let (status, path) = (status.as_u16(), self.uri.path());
+        let millis = (took.as_secs_f64() * 1e6).round() / 1e3;
         if status >= 500 {
             tracing::error!(%method, path, status, code, millis, request_id, trace, "request");
         } else {
