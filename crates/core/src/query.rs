@@ -473,5 +473,8 @@ impl DocumentList {
     }
 }
 
+/// How exactly it is known when someone last asked a queue for work.
+pub const POLL_PRECISION: Seconds = Seconds::new(10);
+
 /// How long a poller counts as asking for work.
 pub const POLLER_MEMORY: Seconds = Seconds::new(300);

@@ -3,8 +3,7 @@ INSERT INTO answers (
 )
 SELECT
     $1, u.actor, u.key, u.request, u.expires_at, u.replies
-FROM unnest(
-    $2::text[], $3::text[], $4::bytea[], $5::timestamptz[], $6::json[]
-) AS u(
-    actor, key, request, expires_at, replies
-)
+FROM (SELECT
+    unnest($2::text[]) AS actor, unnest($3::text[]) AS key, unnest($4::bytea[]) AS request,
+    unnest($5::timestamptz[]) AS expires_at, unnest($6::json[]) AS replies
+) u

@@ -1,2 +1,2 @@
-DELETE FROM chores t USING (SELECT $1::bigint AS ns, * FROM unnest($2::text[]) AS u(chore) OFFSET 0) u
+DELETE FROM chores t USING (SELECT $1::bigint AS ns, unnest($2::text[]) AS chore OFFSET 0) u
 WHERE t.ns = u.ns AND t.chore = u.chore

@@ -1,2 +1,4 @@
-DELETE FROM deliveries t USING (SELECT $1::bigint AS ns, * FROM unnest($2::text[], $3::text[], $4::text[]) AS u(name, source, position) OFFSET 0) u
+DELETE FROM deliveries t USING (SELECT $1::bigint AS ns,
+    unnest($2::text[]) AS name, unnest($3::text[]) AS source, unnest($4::text[]) AS position
+OFFSET 0) u
 WHERE t.ns = u.ns AND t.name = u.name AND t.source = u.source AND t.position = u.position

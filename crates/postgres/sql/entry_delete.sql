@@ -1,2 +1,2 @@
-DELETE FROM entries t USING (SELECT $1::bigint AS ns, * FROM unnest($2::text[]) AS u(key) OFFSET 0) u
+DELETE FROM entries t USING (SELECT $1::bigint AS ns, unnest($2::text[]) AS key OFFSET 0) u
 WHERE t.ns = u.ns AND t.key = u.key

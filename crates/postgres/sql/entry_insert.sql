@@ -3,8 +3,7 @@ INSERT INTO entries (
 )
 SELECT
     $1, u.key, u.set_at, u.expires_at, u.value, u.expires_minute
-FROM unnest(
-    $2::text[], $3::timestamptz[], $4::timestamptz[], $5::json[], $6::bigint[]
-) AS u(
-    key, set_at, expires_at, value, expires_minute
-)
+FROM (SELECT
+    unnest($2::text[]) AS key, unnest($3::timestamptz[]) AS set_at, unnest($4::timestamptz[]) AS expires_at,
+    unnest($5::json[]) AS value, unnest($6::bigint[]) AS expires_minute
+) u

@@ -11,6 +11,9 @@ SELECT $1, u.stream, u.seq, u.category,
         END
     )), 16, '0') || lpad(to_hex(d.number << 24 | u.place), 16, '0'),
     u.at, u.type, u.actor, u.data
-FROM unnest($2::text[], $3::bigint[], $4::text[], $5::uuid[], $6::timestamptz[], $7::text[], $8::text[], $9::json[])
-    WITH ORDINALITY AS u(stream, seq, category, task, at, type, actor, data, place)
+FROM (SELECT
+    generate_series(1, cardinality($2::text[])) AS place, unnest($2::text[]) AS stream, unnest($3::bigint[]) AS seq,
+    unnest($4::text[]) AS category, unnest($5::uuid[]) AS task, unnest($6::timestamptz[]) AS at,
+    unnest($7::text[]) AS type, unnest($8::text[]) AS actor, unnest($9::json[]) AS data
+) u
 CROSS JOIN (SELECT nextval('event_numbers') AS number) d

@@ -3,8 +3,7 @@ INSERT INTO exclusives (
 )
 SELECT
     $1, u.key, u.open, u.holder, u.nominee
-FROM unnest(
-    $2::text[], $3::bigint[], $4::uuid[], $5::uuid[]
-) AS u(
-    key, open, holder, nominee
-)
+FROM (SELECT
+    unnest($2::text[]) AS key, unnest($3::bigint[]) AS open, unnest($4::uuid[]) AS holder,
+    unnest($5::uuid[]) AS nominee
+) u

@@ -3,8 +3,7 @@ INSERT INTO groups (
 )
 SELECT
     $1, u.name, u.source, u.cursor, u.trims_seen, u.token
-FROM unnest(
-    $2::text[], $3::text[], $4::text[], $5::bigint[], $6::bigint[]
-) AS u(
-    name, source, cursor, trims_seen, token
-)
+FROM (SELECT
+    unnest($2::text[]) AS name, unnest($3::text[]) AS source, unnest($4::text[]) AS cursor,
+    unnest($5::bigint[]) AS trims_seen, unnest($6::bigint[]) AS token
+) u

@@ -3,8 +3,6 @@ INSERT INTO pollers (
 )
 SELECT
     $1, u.queue, u.owner, u.at
-FROM unnest(
-    $2::text[], $3::text[], $4::timestamptz[]
-) AS u(
-    queue, owner, at
-)
+FROM (SELECT
+    unnest($2::text[]) AS queue, unnest($3::text[]) AS owner, unnest($4::timestamptz[]) AS at
+) u

@@ -1,8 +1,4 @@
 UPDATE queues t SET
     paused = u.paused
-FROM (SELECT $1::bigint AS ns, * FROM unnest(
-    $2::text[], $3::boolean[]
-) AS u(
-    queue, paused
-) OFFSET 0) u
+FROM (SELECT $1::bigint AS ns, unnest($2::text[]) AS queue, unnest($3::boolean[]) AS paused OFFSET 0) u
 WHERE t.ns = u.ns AND t.queue = u.queue

@@ -1,2 +1,2 @@
-DELETE FROM signals t USING (SELECT $1::bigint AS ns, * FROM unnest($2::uuid[]) AS u(task) OFFSET 0) u
+DELETE FROM signals t USING (SELECT $1::bigint AS ns, unnest($2::uuid[]) AS task OFFSET 0) u
 WHERE t.ns = u.ns AND t.task = u.task

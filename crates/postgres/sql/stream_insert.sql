@@ -4,8 +4,7 @@ INSERT INTO streams (
 SELECT
     $1, u.stream, u.last_seq, u.oldest_seq, u.oldest_at,
     ((SELECT epoch FROM namespaces WHERE ns = $1) << 48 | pg_current_xact_id()::text::bigint)
-FROM unnest(
-    $2::text[], $3::bigint[], $4::bigint[], $5::timestamptz[]
-) AS u(
-    stream, last_seq, oldest_seq, oldest_at
-)
+FROM (SELECT
+    unnest($2::text[]) AS stream, unnest($3::bigint[]) AS last_seq, unnest($4::bigint[]) AS oldest_seq,
+    unnest($5::timestamptz[]) AS oldest_at
+) u

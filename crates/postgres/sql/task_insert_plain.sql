@@ -11,11 +11,13 @@ SELECT
     u.idempotency_key, 0, 0, 0, 1, 0, u.created_at, u.request, '{}',
     '{}', u.labels, u.backoff, u.traceparent, u.metadata, u.input, u.timer,
     ((SELECT epoch FROM namespaces WHERE ns = $1) << 48 | pg_current_xact_id()::text::bigint)
-FROM unnest(
-    $2::uuid[], $3::text[], $4::text[], $5::text[], $6::text[], $7::smallint[], $8::timestamptz[], $9::bigint[],
-    $10::bigint[], $11::bigint[], $12::timestamptz[], $13::timestamptz[], $14::bigint[], $15::text[], $16::text[],
-    $17::bytea[], $18::jsonb[], $19::json[], $20::text[], $21::json[], $22::json[], $23::timestamptz[]
-) AS u(
-    id, queue, kind, status, turn, priority, run_at, rank, max_attempts, max_lease_losses, created_at, expires_at,
-    timeout, thread, idempotency_key, request, labels, backoff, traceparent, metadata, input, timer
-)
+FROM (SELECT
+    unnest($2::uuid[]) AS id, unnest($3::text[]) AS queue, unnest($4::text[]) AS kind, unnest($5::text[]) AS status,
+    unnest($6::text[]) AS turn, unnest($7::smallint[]) AS priority, unnest($8::timestamptz[]) AS run_at,
+    unnest($9::bigint[]) AS rank, unnest($10::bigint[]) AS max_attempts, unnest($11::bigint[]) AS max_lease_losses,
+    unnest($12::timestamptz[]) AS created_at, unnest($13::timestamptz[]) AS expires_at,
+    unnest($14::bigint[]) AS timeout, unnest($15::text[]) AS thread, unnest($16::text[]) AS idempotency_key,
+    unnest($17::bytea[]) AS request, unnest($18::jsonb[]) AS labels, unnest($19::json[]) AS backoff,
+    unnest($20::text[]) AS traceparent, unnest($21::json[]) AS metadata, unnest($22::json[]) AS input,
+    unnest($23::timestamptz[]) AS timer
+) u

@@ -9,16 +9,17 @@ UPDATE tasks t SET
     resumed_by = u.resumed_by, error = u.error, progress = u.progress, output = u.output, timer = u.timer,
     lease_minute = u.lease_minute,
     ord = greatest(t.ord, ((SELECT epoch FROM namespaces WHERE ns = $1) << 48 | pg_current_xact_id()::text::bigint))
-FROM (SELECT $1::bigint AS ns, * FROM unnest(
-    $2::uuid[], $3::text[], $4::text[], $5::timestamptz[], $6::bigint[], $7::bigint[], $8::bigint[],
-    $9::bigint[], $10::timestamptz[], $11::timestamptz[], $12::timestamptz[], $13::boolean[], $14::text[],
-    $15::bigint[], $16::timestamptz[], $17::timestamptz[], $18::bigint[], $19::text[], $20::bigint[],
-    $21::bigint[], $22::bigint[], $23::bigint[], $24::timestamptz[], $25::json[], $26::json[], $27::json[],
-    $28::json[], $29::json[], $30::timestamptz[], $31::bigint[]
-) AS u(
-    id, status, turn, run_at, revision, attempt, failures, lease_losses, updated_at, started_at, finished_at,
-    cancel_requested, owner, token, lease_expires_at, heartbeat_at, lease_length, claim_key, children,
-    open_children, last_seq, oldest_seq, oldest_at, waiting_for, resumed_by, error, progress, output, timer,
-    lease_minute
-) OFFSET 0) u
+FROM (SELECT $1::bigint AS ns,
+    unnest($2::uuid[]) AS id, unnest($3::text[]) AS status, unnest($4::text[]) AS turn,
+    unnest($5::timestamptz[]) AS run_at, unnest($6::bigint[]) AS revision, unnest($7::bigint[]) AS attempt,
+    unnest($8::bigint[]) AS failures, unnest($9::bigint[]) AS lease_losses, unnest($10::timestamptz[]) AS updated_at,
+    unnest($11::timestamptz[]) AS started_at, unnest($12::timestamptz[]) AS finished_at,
+    unnest($13::boolean[]) AS cancel_requested, unnest($14::text[]) AS owner, unnest($15::bigint[]) AS token,
+    unnest($16::timestamptz[]) AS lease_expires_at, unnest($17::timestamptz[]) AS heartbeat_at,
+    unnest($18::bigint[]) AS lease_length, unnest($19::text[]) AS claim_key, unnest($20::bigint[]) AS children,
+    unnest($21::bigint[]) AS open_children, unnest($22::bigint[]) AS last_seq, unnest($23::bigint[]) AS oldest_seq,
+    unnest($24::timestamptz[]) AS oldest_at, unnest($25::json[]) AS waiting_for, unnest($26::json[]) AS resumed_by,
+    unnest($27::json[]) AS error, unnest($28::json[]) AS progress, unnest($29::json[]) AS output,
+    unnest($30::timestamptz[]) AS timer, unnest($31::bigint[]) AS lease_minute
+OFFSET 0) u
 WHERE t.ns = u.ns AND t.id = u.id

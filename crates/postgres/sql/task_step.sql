@@ -5,12 +5,13 @@ UPDATE tasks t SET
     lease_expires_at = u.lease_expires_at, heartbeat_at = u.heartbeat_at, lease_length = u.lease_length,
     claim_key = u.claim_key, last_seq = u.last_seq, output = u.output, lease_minute = u.lease_minute,
     ord = greatest(t.ord, ((SELECT epoch FROM namespaces WHERE ns = $1) << 48 | pg_current_xact_id()::text::bigint))
-FROM (SELECT $1::bigint AS ns, * FROM unnest(
-    $2::uuid[], $3::text[], $4::text[], $5::bigint[], $6::bigint[], $7::timestamptz[], $8::timestamptz[],
-    $9::timestamptz[], $10::text[], $11::bigint[], $12::timestamptz[], $13::timestamptz[], $14::bigint[],
-    $15::text[], $16::bigint[], $17::json[], $18::bigint[]
-) AS u(
-    id, status, turn, revision, attempt, updated_at, started_at, finished_at, owner, token, lease_expires_at,
-    heartbeat_at, lease_length, claim_key, last_seq, output, lease_minute
-) OFFSET 0) u
+FROM (SELECT $1::bigint AS ns,
+    unnest($2::uuid[]) AS id, unnest($3::text[]) AS status, unnest($4::text[]) AS turn,
+    unnest($5::bigint[]) AS revision, unnest($6::bigint[]) AS attempt, unnest($7::timestamptz[]) AS updated_at,
+    unnest($8::timestamptz[]) AS started_at, unnest($9::timestamptz[]) AS finished_at, unnest($10::text[]) AS owner,
+    unnest($11::bigint[]) AS token, unnest($12::timestamptz[]) AS lease_expires_at,
+    unnest($13::timestamptz[]) AS heartbeat_at, unnest($14::bigint[]) AS lease_length,
+    unnest($15::text[]) AS claim_key, unnest($16::bigint[]) AS last_seq, unnest($17::json[]) AS output,
+    unnest($18::bigint[]) AS lease_minute
+OFFSET 0) u
 WHERE t.ns = u.ns AND t.id = u.id

@@ -16,9 +16,6 @@ use crate::error::Trouble;
 /// How long a server may take to answer a new connection, unless the URL says otherwise.
 const CONNECT: Duration = Duration::from_secs(5);
 
-/// How many connections are not readers: one writes, one carries wakes.
-const BESIDE_READERS: usize = 2;
-
 /// What to connect to, and how.
 ///
 /// Beside what libpq knows (`host`, `port`, `dbname`, `user`, `password`, `application_name`, `connect_timeout`,
@@ -62,8 +59,10 @@ pub struct Config {
     pub replica: String,
     /// Brings an older schema up to date at the start; otherwise an older one is refused.
     pub migrate: bool,
-    /// How many connections read at most, beside the one that writes and the two for wakes.
+    /// How many connections read at most, beside those that write and the one for wakes.
     pub readers: usize,
+    /// How many connections write at most.
+    pub writers: usize,
     /// Does without LISTEN and NOTIFY: changes of other processes are found by looking.
     pub poll_only: bool,
     /// Goes through a pooler that gives each transaction any of its connections: nothing is kept in a session.
@@ -92,6 +91,8 @@ impl Config {
             server.connect_timeout(CONNECT);
         }
         let pooled = own.flag("pooled")?;
+        let connections = own.number("pool_max", 10, 3)?;
+        let writers = if connections > 5 { 2 } else { 1 };
         let config = Self {
             tls: Tls::new(own.text("sslmode"), own.text("sslrootcert"))?,
             password: Password::new(&server, own.text("password_file"), own.text("password_command"))?,
@@ -100,7 +101,8 @@ impl Config {
             clock: Clock::real(),
             replica: "local".into(),
             migrate: true,
-            readers: own.number("pool_max", 10, BESIDE_READERS + 1)? - BESIDE_READERS,
+            readers: connections - 1 - writers,
+            writers,
             poll_only: own.flag("poll_only")? || pooled,
             pooled,
             statement_timeout: own.length("statement_timeout", Duration::from_secs(25))?,

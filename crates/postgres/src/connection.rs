@@ -76,7 +76,7 @@ pub(crate) struct Call {
     pub(crate) params: Vec<Param>,
     /// Whether the last parameter is how many rows it must touch.
     counted: bool,
-    /// The number of the parameter that says which transactions must have left the rows as they are.
+    /// The number of the parameter that says which transaction must have left each row as it is.
     versions: Option<usize>,
 }
 
@@ -89,9 +89,10 @@ impl Call {
         Self::new(sql, Vec::new())
     }
 
-    /// The statement, which changes rows of `t`, passes over those that were left by other transactions than these.
-    pub(crate) fn left_by(mut self, versions: Vec<i32>) -> Self {
-        self.params.push(param(versions));
+    /// The statement, which changes rows of `t` by those of `u`, passes over those that were left by another transaction than
+    /// the one that is given for each.
+    pub(crate) fn left_by(mut self, versions: Param) -> Self {
+        self.params.push(versions);
         self.versions = Some(self.params.len());
         self
     }
@@ -116,7 +117,10 @@ impl Call {
     /// The text of a statement that writes, as a part of another.
     pub(crate) fn part(&self) -> Cow<'static, str> {
         match self.versions {
-            Some(place) => format!("{}\nAND t.xmin = ANY (${place}::integer[])", self.sql).into(),
+            Some(place) => {
+                let version = format!(", unnest(${place}::integer[]) AS version\nOFFSET 0) u");
+                format!("{}\nAND t.xmin = u.version", self.sql.replacen("OFFSET 0) u", &version, 1)).into()
+            }
             None => self.sql.into(),
         }
     }

@@ -1,12 +1,12 @@
 //! Rows that this process wrote last, each with the transaction that did. Who needs no others can be decided without
-//! asking the server first: it refuses if one of them is not as it was left.
+//! asking the server first: it refuses if one of them is not as that transaction left it.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeSet;
 use std::mem::take;
 use std::sync::Arc;
 
 use statehold_core::model::{Document, Entry};
-use statehold_core::plan::{Needs, Rows};
+use statehold_core::plan::{Map, Needs, Rows};
 use statehold_core::row::{LockRow, Record, StreamRow, TaskRow};
 
 use crate::rows::{Changes, Table};
@@ -15,7 +15,7 @@ use crate::rows::{Changes, Table};
 const MOST: usize = 64 << 20;
 
 /// Rows of a kind, in namespaces by their numbers.
-type Remembered<R> = HashMap<(i64, <R as Record>::Key), Memory<R>>;
+type Remembered<R> = Map<(i64, <R as Record>::Key), Memory<R>>;
 
 /// A row, as a transaction left it.
 pub(crate) struct Memory<R> {
@@ -56,6 +56,7 @@ pub(crate) use each_kind;
 pub(crate) trait Memorable: Table {
     fn remembered(known: &mut Known) -> &mut Remembered<Self>;
     fn wanted(needs: &mut Needs) -> &mut BTreeSet<Self::Key>;
+    fn recalled(recalled: &mut Recalled) -> &mut Versions<Self>;
 
     /// Whether it is worth it, and nothing but another transaction changes what it means.
     fn is_lasting(&self) -> bool {
@@ -74,6 +75,10 @@ macro_rules! memorable {
                 &mut needs.$table
             }
 
+            fn recalled(recalled: &mut Recalled) -> &mut Versions<Self> {
+                &mut recalled.$table
+            }
+
             $(fn is_lasting(&self) -> bool {
                 let $this = self;
                 $lasting
@@ -90,15 +95,30 @@ memorable!(Document, documents);
 memorable!(Entry, entries);
 memorable!(StreamRow, streams);
 
-/// What is read from memory: the keys, and the transactions that left the rows so.
+/// By which transactions rows of a kind were left, as they are remembered.
+pub(crate) type Versions<R> = Map<<R as Record>::Key, i32>;
+
+/// The rows that were read from memory, with the transactions that left them so.
 #[derive(Default)]
 pub(crate) struct Recalled {
-    pub(crate) rows: usize,
-    pub(crate) versions: BTreeSet<i32>,
+    pub(crate) tasks: Versions<TaskRow>,
+    pub(crate) locks: Versions<LockRow>,
+    pub(crate) documents: Versions<Document>,
+    pub(crate) entries: Versions<Entry>,
+    pub(crate) streams: Versions<StreamRow>,
+}
+
+impl Recalled {
+    /// How many there are.
+    pub(crate) fn len(&self) -> usize {
+        let mut rows = 0;
+        each_kind!(self, |kind| rows += kind.len());
+        rows
+    }
 }
 
 impl Known {
-    /// Gives a plan what it needs. None if something else is needed.
+    /// Gives a plan what it needs. None, and nothing of it, if something else is needed.
     pub(crate) fn supply(
         &self,
         ns: i64,
@@ -106,8 +126,17 @@ impl Known {
         rows: &mut Rows,
         recalled: &mut Recalled,
     ) -> Option<()> {
-        each_kind!(self, |kind| supply(kind, ns, &mut needs, rows, recalled)?);
-        needs.is_empty().then_some(())
+        let mut wanted = Needs::default();
+        each_kind!(self, |kind| wants(kind, ns, &mut needs, &mut wanted)?);
+        // They are asked for in case that documents are not there.
+        if !wanted.documents.is_empty() {
+            needs.floors.clear();
+        }
+        if !needs.is_empty() {
+            return None;
+        }
+        each_kind!(self, |kind| supply(kind, ns, &mut wanted, rows, recalled));
+        Some(())
     }
 
     /// Forgets rows that are about to be written.
@@ -122,8 +151,13 @@ impl Known {
     }
 
     /// Remembers rows as a transaction has left them.
-    pub(crate) fn learn<R: Memorable>(&mut self, ns: i64, changes: &Changes<R>, version: i32) {
-        for row in changes.left().filter(|row| row.is_lasting()) {
+    pub(crate) fn learn<'a, R: Memorable>(
+        &mut self,
+        ns: i64,
+        rows: impl IntoIterator<Item = &'a Arc<R>>,
+        version: i32,
+    ) {
+        for row in rows.into_iter().filter(|row| row.is_lasting()) {
             self.weight += row.weight();
             let memory = Memory { row: Arc::clone(row), version, age: self.age };
             R::remembered(self).insert((ns, row.key()), memory);
@@ -145,21 +179,33 @@ impl Known {
     }
 }
 
+/// Takes over the keys of a kind, if all of them are known.
+fn wants<R: Memorable>(
+    remembered: &Remembered<R>,
+    ns: i64,
+    needs: &mut Needs,
+    wanted: &mut Needs,
+) -> Option<()> {
+    let keys = take(R::wanted(needs));
+    let known = keys.iter().all(|key| remembered.contains_key(&(ns, key.clone())));
+    *R::wanted(wanted) = keys;
+    known.then_some(())
+}
+
 /// Gives a plan the rows of a kind.
 fn supply<R: Memorable>(
     remembered: &Remembered<R>,
     ns: i64,
-    needs: &mut Needs,
+    wanted: &mut Needs,
     rows: &mut Rows,
     recalled: &mut Recalled,
-) -> Option<()> {
-    for key in take(R::wanted(needs)) {
-        let memory = remembered.get(&(ns, key.clone()))?;
-        recalled.versions.insert(memory.version);
-        recalled.rows += 1;
-        rows.load(key, Some(Arc::clone(&memory.row)));
+) {
+    for key in take(R::wanted(wanted)) {
+        if let Some(memory) = remembered.get(&(ns, key.clone())) {
+            R::recalled(recalled).insert(key.clone(), memory.version);
+            rows.load(key, Some(Arc::clone(&memory.row)));
+        }
     }
-    Some(())
 }
 
 /// How long it is not relied on what is known after that was wrong, in groups of requests: longer each time.

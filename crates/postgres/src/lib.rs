@@ -6,6 +6,7 @@
 //! table, commits, answers all, and wakes who waits (`wakes`). Reads go past it, on connections of their own (`readers`).
 //! Each statement is a file in `sql/`, the schema is in `migrations/`.
 
+mod claims;
 mod clock;
 mod config;
 mod connection;
@@ -15,6 +16,8 @@ mod dump;
 mod entries;
 mod error;
 mod groups;
+mod inbox;
+mod job;
 mod keys;
 mod known;
 mod lists;
@@ -68,6 +71,7 @@ use clock::ServerClock;
 pub use config::Config;
 use connection::{Connection, Hold, connect, sql};
 use error::Trouble;
+use job::{Claiming, Planned, Sight};
 use namespaces::Namespaces;
 use points::Points;
 use readers::{Keys, Readers, read};
@@ -77,7 +81,7 @@ use streams::Withheld;
 use transaction::{Scene, Transaction};
 use values::{Cells, param};
 use wakes::Wakes;
-use writer::{Planned, Sight, Writer};
+use writer::Writer;
 
 /// A store in a PostgreSQL database. Clones share it; its connections are closed when the last one is dropped.
 #[derive(Clone)]
@@ -138,17 +142,8 @@ impl Postgres {
         request: Request,
         plan: impl Fn(&Rows, &Sight<'_>) -> Step<T> + Send + 'static,
     ) -> Result<T> {
-        let (reply, answer) = oneshot::channel();
-        let Request { namespace, gives, alone, switches } = request;
-        self.0.writer.send(Box::new(Planned {
-            namespace,
-            plan,
-            reply,
-            decided: None,
-            gives,
-            alone,
-            switches,
-        }));
+        let (planned, answer) = request.planned(plan);
+        self.0.writer.send(Box::new(planned));
         answer.await.unwrap_or_else(|_| Err(stopped()))
     }
 
@@ -187,6 +182,13 @@ impl Request {
 
     fn giving(self) -> Self {
         Self { gives: true, ..self }
+    }
+
+    /// The request as a job for the writer, and where its answer comes.
+    fn planned<T, P>(self, plan: P) -> (Planned<T, P>, oneshot::Receiver<Result<T>>) {
+        let (reply, answer) = oneshot::channel();
+        let Self { namespace, gives, alone, switches } = self;
+        (Planned { namespace, plan, reply, decided: None, gives, alone, switches }, answer)
     }
 }
 
@@ -253,8 +255,15 @@ impl Backend for Postgres {
 
     async fn claim(&self, claim: Claim) -> Result<Claimed> {
         claim.check()?;
+        let claim = Arc::new(claim);
         let request = Request::shared(claim.namespace.clone()).giving();
-        self.decide(request, move |rows, sight| plan_claim(&claim, rows, sight)).await
+        let plan = {
+            let claim = Arc::clone(&claim);
+            move |rows: &Rows, sight: &Sight<'_>| plan_claim(&claim, rows, sight)
+        };
+        let (planned, answer) = request.planned(plan);
+        self.0.writer.send(Box::new(Claiming { claim, planned }));
+        answer.await.unwrap_or_else(|_| Err(stopped()))
     }
 
     async fn group_read(&self, read: GroupRead) -> Result<Deliveries> {

@@ -25,6 +25,7 @@ const STEPS: &[Step] = &[
     Step { name: "create_task", sql: include_str!("../migrations/0002_create_task.sql"), needs: 1 },
     Step { name: "session_locks", sql: include_str!("../migrations/0003_session_locks.sql"), needs: 1 },
     Step { name: "at_once", sql: include_str!("../migrations/0004_at_once.sql"), needs: 1 },
+    Step { name: "claims", sql: include_str!("../migrations/0005_claims.sql"), needs: 1 },
 ];
 
 const VERSIONS: &str = "CREATE TABLE IF NOT EXISTS schema_versions (

@@ -31,15 +31,17 @@ impl Once<'_> {
 
     fn text(&self) -> String {
         let mut text = "WITH entered AS MATERIALIZED (SELECT * FROM enter($1, $2))".to_owned();
-        let (mut answer, mut held) = ("\nSELECT entered.stored, entered.version".to_owned(), "0".to_owned());
+        let mut answer = "\nSELECT entered.stored, entered.version".to_owned();
+        let (mut held, mut amiss) = ("0".to_owned(), "0".to_owned());
         let mut before = 2 + usize::from(self.ended.is_some());
         for (number, call) in self.calls.iter().enumerate() {
             let part = shifted(&call.part().replace(ORD, "(SELECT ord FROM entered)"), before);
             before += call.params.len();
             let _ = write!(text, ",\nw{number} AS ({part}\nRETURNING 1)");
-            let _ = write!(answer, ",\n(SELECT touched(count(*), ${before}) FROM w{number})");
+            let _ = write!(amiss, "\n+ abs((SELECT count(*) FROM w{number}) - ${before})");
             let _ = write!(held, " + (SELECT count(*) FROM w{number})");
         }
+        let _ = write!(answer, ",\nCASE WHEN {amiss} > 0 THEN refuse_change() END");
         if self.ended.is_some() {
             let _ = write!(answer, ",\nnobody_depends($1, $3, {held})");
         }

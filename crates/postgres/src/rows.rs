@@ -10,7 +10,8 @@ use tokio_postgres::Row;
 
 use crate::connection::{Call, Hold, Reading};
 use crate::error::Result;
-use crate::values::{Cells, Param, param};
+use crate::known::Versions;
+use crate::values::{Cells, Param, column, param};
 
 /// A kind of row with a table.
 pub(crate) trait Table: Kept {
@@ -201,28 +202,37 @@ impl<R: Table> Changes<R> {
         gone.map(|(key, _)| key).collect()
     }
 
-    /// The statements that write them.
-    pub(crate) fn write<'a>(&'a self, ns: i64, writing: &mut Writing) {
+    /// The statements that write them. Rows that are not held are as the transactions left them that are given for them, or
+    /// the statements fail.
+    pub(crate) fn write<'a>(&'a self, ns: i64, versions: Option<&Versions<R>>, writing: &mut Writing) {
+        let change = |sql, columns, keys: Vec<R::Key>| {
+            let call = Call::new(sql, within(ns, columns));
+            let left_by = |versions: &Versions<R>| column(&keys, |key| versions.get(key).copied());
+            let call = if let Some(versions) = versions { call.left_by(left_by(versions)) } else { call };
+            call.touching(keys.len())
+        };
         let gone = self.gone();
         if !gone.is_empty() {
-            writing.change(R::DELETE, within(ns, R::keys(&gone)), gone.len());
+            let keys = gone.iter().map(|key| (*key).clone()).collect();
+            writing.calls.push(change(R::DELETE, R::keys(&gone), keys));
         }
         let changed = self.0.values().filter_map(|(before, after)| before.as_deref().zip(after.as_deref()));
         let mut changed: Vec<_> = changed.filter(|(before, after)| before != after).collect();
         let after =
             |changed: Vec<(_, &'a R)>| -> Vec<_> { changed.into_iter().map(|(_, row)| row).collect() };
+        let keys = |rows: &[&R]| -> Vec<R::Key> { rows.iter().map(|row| row.key()).collect() };
         for part in R::PARTS {
             let (fit, others) =
                 changed.into_iter().partition::<Vec<_>, _>(|(before, after)| (part.is_enough)(before, after));
             changed = others;
             if !fit.is_empty() {
                 let rows = after(fit);
-                writing.change(part.sql, within(ns, (part.columns)(&rows)), rows.len());
+                writing.calls.push(change(part.sql, (part.columns)(&rows), keys(&rows)));
             }
         }
         if !changed.is_empty() {
             let rows = after(changed);
-            writing.change(R::UPDATE, within(ns, R::columns(&rows)), rows.len());
+            writing.calls.push(change(R::UPDATE, R::columns(&rows), keys(&rows)));
         }
         let (plain, new): (Vec<_>, Vec<_>) = self.new_rows().into_iter().partition(|row| row.is_plain());
         if !plain.is_empty() {
@@ -238,23 +248,12 @@ impl<R: Table> Changes<R> {
 #[derive(Default)]
 pub(crate) struct Writing {
     pub(crate) calls: Vec<Call>,
-    /// The transactions that left the rows that change as they were read, if the rows are not held.
-    pub(crate) versions: Option<Vec<i32>>,
 }
 
 impl Writing {
     /// A statement that must touch so many rows.
     pub(crate) fn add(&mut self, sql: &'static str, params: Vec<Param>, rows: usize) {
         self.calls.push(Call::new(sql, params).touching(rows));
-    }
-
-    /// A statement that must touch so many rows that were read before.
-    fn change(&mut self, sql: &'static str, params: Vec<Param>, rows: usize) {
-        let mut call = Call::new(sql, params);
-        if let Some(versions) = &self.versions {
-            call = call.left_by(versions.clone());
-        }
-        self.calls.push(call.touching(rows));
     }
 
     /// A statement that may touch any number of rows.

@@ -70,20 +70,25 @@ fn stream_params(ns: i64, stream: &StreamName) -> Vec<Param> {
     vec![param(ns), param(stream.to_string()), param(id(stream.task()))]
 }
 
-/// The statement that appends events; their heads are written before.
-pub(crate) fn append(ns: i64, events: &[Appending]) -> (&'static str, Vec<Param>) {
-    let params = vec![
+/// The statement that appends events; their heads are written before. If they are not held but known, it need not look at
+/// them.
+pub(crate) fn append(ns: i64, events: &[Appending], known: bool) -> (&'static str, Vec<Param>) {
+    let mut params = vec![
         param(ns),
         column(events, |event| event.stream.to_string()),
         column(events, |event| count(event.seq)),
         column(events, |event| event.stream.category().to_owned()),
-        column(events, |event| id(event.stream.task())),
+    ];
+    if !known {
+        params.push(column(events, |event| id(event.stream.task())));
+    }
+    params.extend([
         column(events, |event| At(event.at)),
         column(events, |event| event.kind.clone()),
         column(events, |event| event.actor.clone()),
         column(events, |event| json(event.data.as_ref())),
-    ];
-    (sql!("event_insert"), params)
+    ]);
+    (if known { sql!("event_append") } else { sql!("event_insert") }, params)
 }
 
 /// The statement that writes events of a dump.

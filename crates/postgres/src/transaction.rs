@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::mem::take;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use statehold_core::Timestamp;
 use statehold_core::model::{Document, Entry, TaskId};
@@ -132,7 +132,7 @@ impl<'a> Transaction<'a> {
     pub(crate) fn holds_what_it_read(&self) -> bool {
         let (changed, mut written) = (&self.changes, 0);
         each_kind!(changed, |kind| written += kind.changed());
-        changed.any && changed.trims.is_empty() && written == self.recalled.rows
+        changed.any && changed.trims.is_empty() && written == self.recalled.len()
     }
 
     /// Loads what a plan is missing.
@@ -190,14 +190,19 @@ impl<'a> Transaction<'a> {
         };
         let (set, read): (Vec<_>, Vec<_>) =
             needs.queues.iter().partition(|queue| self.scene.switched.contains(*queue));
-        let key = |queue: &&String| self.scene.key("queue", queue);
+        let key = |queue: &&String| self.scene.queue_key(queue);
+        let claims = needs.task_sets.iter().filter_map(|select| match &select.set {
+            TaskSet::Claimed { owner, key } => Some(self.scene.claim_key(owner, key)),
+            _ => None,
+        });
         let documents: BTreeSet<_> = needs.documents.iter().map(|key| self.scene.document_key(key)).collect();
         let read: BTreeSet<_> = read.iter().map(key).collect();
         if hold == Hold::Wait {
             let namespace = vec![param(self.scene.ns)];
             loading.add(Call::new(sql!("share_namespace"), namespace), |_, _| Ok(()));
         }
-        let kinds = [(shared, read), (own, set.iter().map(key).collect()), (own, documents)];
+        let kinds =
+            [(shared, read), (own, set.iter().map(key).collect()), (own, claims.collect()), (own, documents)];
         for (sql, keys) in kinds.into_iter().filter(|(_, keys)| !keys.is_empty()) {
             let keys: Vec<i64> = keys.into_iter().collect();
             loading.add(Call::new(sql, vec![param(keys)]), move |found, _| {
@@ -349,7 +354,7 @@ impl<'a> Transaction<'a> {
 
     /// Writes what the accepted plans leave, and commits, in one go: a statement that touches fewer rows than it must
     /// fails, and then nothing is committed.
-    pub(crate) async fn commit(&self, ns: i64, known: &mut Known) -> Result<()> {
+    pub(crate) async fn commit(&self, ns: i64, known: &Mutex<Known>) -> Result<()> {
         let mut calls = self.changes.write(ns, None);
         if !self.changes.trims.is_empty() {
             self.scene.db.run_all(&calls).await?;
@@ -372,9 +377,9 @@ impl<'a> Transaction<'a> {
     }
 
     /// Writes and commits by one statement. If the time or a row is not as it was thought to be, nothing is done.
-    pub(crate) async fn commit_at_once(&self, known: &mut Known) -> Result<()> {
+    pub(crate) async fn commit_at_once(&self, known: &Mutex<Known>) -> Result<()> {
         let (ns, ended) = (self.scene.ns, self.changes.tasks.ended());
-        let calls = self.changes.write(ns, Some(self.recalled.versions.iter().copied().collect()));
+        let calls = self.changes.write(ns, Some(&self.recalled));
         let once = Once {
             calls: &calls,
             ns,
@@ -409,6 +414,16 @@ impl Scene<'_> {
         number_of([self.schema, self.namespace, kind, key])
     }
 
+    /// The number that stands for a queue, whose switch others may be about to set.
+    pub(crate) fn queue_key(&self, queue: &str) -> i64 {
+        self.key("queue", queue)
+    }
+
+    /// The number that stands for a claim with a key, which may be repeated while it is under way.
+    pub(crate) fn claim_key(&self, owner: &str, key: &str) -> i64 {
+        self.key("claim", &format!("{owner}\0{key}"))
+    }
+
     /// The number that stands for a document and others. They are few, since the server has room for so many only.
     fn document_key(&self, key: &DocumentKey) -> i64 {
         let bucket = self.key(&key.kind, &key.name).rem_euclid(DOCUMENT_KEYS);
@@ -435,16 +450,18 @@ impl Changed {
     }
 
     /// Nothing is known of rows while they are being written.
-    fn forget(&self, ns: i64, known: &mut Known) {
+    fn forget(&self, ns: i64, known: &Mutex<Known>) {
+        let mut known = known.lock().unwrap_or_else(PoisonError::into_inner);
         each_kind!(self, |kind| known.forget(ns, kind));
     }
 
-    fn learn(&self, ns: i64, version: i32, known: &mut Known) {
-        each_kind!(self, |kind| known.learn(ns, kind, version));
+    fn learn(&self, ns: i64, version: i32, known: &Mutex<Known>) {
+        let mut known = known.lock().unwrap_or_else(PoisonError::into_inner);
+        each_kind!(self, |kind| known.learn(ns, kind.left(), version));
     }
 
-    fn write(&self, ns: i64, versions: Option<Vec<i32>>) -> Vec<Call> {
-        let mut writing = Writing { calls: Vec::new(), versions };
+    fn write(&self, ns: i64, recalled: Option<&Recalled>) -> Vec<Call> {
+        let mut writing = Writing::default();
         if !self.cleared.is_empty() {
             let groups: Vec<_> = self.cleared.iter().collect();
             let mut params = vec![param(ns)];
@@ -452,23 +469,23 @@ impl Changed {
             params.push(column(&groups, |key| groups::source_name(&key.source)));
             writing.any(sql!("deliveries_clear"), params);
         }
-        self.answers.write(ns, &mut writing);
-        self.queues.write(ns, &mut writing);
-        self.pollers.write(ns, &mut writing);
-        self.tasks.write(ns, &mut writing);
+        self.answers.write(ns, None, &mut writing);
+        self.queues.write(ns, None, &mut writing);
+        self.pollers.write(ns, None, &mut writing);
+        self.tasks.write(ns, recalled.map(|recalled| &recalled.tasks), &mut writing);
         write_dependencies(&self.tasks, ns, &mut writing);
-        self.signals.write(ns, &mut writing);
-        self.exclusives.write(ns, &mut writing);
-        self.chores.write(ns, &mut writing);
-        self.locks.write(ns, &mut writing);
-        self.documents.write(ns, &mut writing);
-        self.floors.write(ns, &mut writing);
-        self.entries.write(ns, &mut writing);
-        self.groups.write(ns, &mut writing);
-        self.deliveries.write(ns, &mut writing);
-        self.streams.write(ns, &mut writing);
+        self.signals.write(ns, None, &mut writing);
+        self.exclusives.write(ns, None, &mut writing);
+        self.chores.write(ns, None, &mut writing);
+        self.locks.write(ns, recalled.map(|recalled| &recalled.locks), &mut writing);
+        self.documents.write(ns, recalled.map(|recalled| &recalled.documents), &mut writing);
+        self.floors.write(ns, None, &mut writing);
+        self.entries.write(ns, recalled.map(|recalled| &recalled.entries), &mut writing);
+        self.groups.write(ns, None, &mut writing);
+        self.deliveries.write(ns, None, &mut writing);
+        self.streams.write(ns, recalled.map(|recalled| &recalled.streams), &mut writing);
         if !self.events.is_empty() {
-            let (sql, params) = streams::append(ns, &self.events);
+            let (sql, params) = streams::append(ns, &self.events, recalled.is_some());
             writing.add(sql, params, self.events.len());
         }
         writing.calls

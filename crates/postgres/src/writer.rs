@@ -1,23 +1,27 @@
-//! The one task of this process that writes. It takes every request that waits, decides and writes those of a namespace
-//! in one transaction, commits, and then answers all of them.
+//! Those who write: each takes its share of the requests that wait, decides and writes those of a namespace in one
+//! transaction, commits, and then answers all of them.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::mem::take;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use futures_util::future::{OptionFuture, join, join_all};
 use statehold_core::model::TaskId;
-use statehold_core::plan::{Context, Effects, Needs, Rows, Step, TaskSelect, TaskSet};
+use statehold_core::plan::{Context, Needs, Rows, TaskSelect, TaskSet};
 use statehold_core::wake::Mark;
-use statehold_core::{Error, ErrorKind, Result};
-use tokio::sync::{mpsc, oneshot};
+use statehold_core::{Error, ErrorKind};
 use tokio::task::yield_now;
 use tokio::time::{Instant, sleep};
 use tokio_postgres::Client;
 
+use crate::claims;
 use crate::clock::ServerClock;
 use crate::config::Config;
 use crate::connection::{Connection, Hold, connect, sql};
 use crate::error::Trouble;
+use crate::inbox::Inbox;
+use crate::job::{Group, Job, Progress, Sight};
 use crate::known::{Caution, Known};
 use crate::namespaces::Namespaces;
 use crate::rows::read_first;
@@ -26,9 +30,6 @@ use crate::streams::{Horizon, Withheld};
 use crate::transaction::{Scene, Transaction};
 use crate::values::Cells;
 use crate::wakes::Wakes;
-
-/// How many requests share a transaction at most.
-const MOST: usize = 500;
 
 /// How often a group tries together before each request of it has better luck in a smaller one.
 const TRIES: u32 = 3;
@@ -54,108 +55,11 @@ const BY_KEY: &[&str] = &[
 /// The same so many transactions after a statement that was new.
 const REPLAN: u64 = 64;
 
-/// Something to do within a transaction.
-pub(crate) trait Job: Send {
-    /// Where it happens.
-    fn namespace(&self) -> &str;
-    /// Whether it reads what only the store knows, so that it shares its transaction with nobody.
-    fn is_alone(&self) -> bool;
-    /// Whether it looks for what is not known by its key.
-    fn looks_around(&self) -> bool;
-    /// The queues whose switch it sets.
-    fn switches(&self) -> &[String];
-    /// Goes on with it as far as the rows reach.
-    fn step(&mut self, rows: &Rows, sight: &Sight<'_>) -> Progress;
-    /// Answers what was decided, once it is committed.
-    fn answer(self: Box<Self>);
-    /// Answers that it came to nothing.
-    fn fail(self: Box<Self>, error: Error);
-}
-
-/// What a request sees beside the rows.
-pub(crate) struct Sight<'a> {
-    pub(crate) context: Context<'a>,
-    /// Ready tasks were left out because another transaction holds them.
-    pub(crate) skipped: bool,
-}
-
-/// How far a request is.
-pub(crate) enum Progress {
-    /// These are missing.
-    Need(Box<Needs>),
-    /// It is decided and leaves this.
-    Done(Box<Effects>),
-}
-
-/// A request that a plan decides.
-pub(crate) struct Planned<T, P> {
-    pub(crate) namespace: String,
-    pub(crate) plan: P,
-    pub(crate) reply: oneshot::Sender<Result<T>>,
-    pub(crate) decided: Option<Result<T>>,
-    /// Whether it is for nothing once its caller has gone.
-    pub(crate) gives: bool,
-    pub(crate) alone: bool,
-    pub(crate) switches: Vec<String>,
-}
-
-impl<T, P> Job for Planned<T, P>
-where
-    T: Send,
-    P: Fn(&Rows, &Sight<'_>) -> Step<T> + Send,
-{
-    fn namespace(&self) -> &str {
-        &self.namespace
-    }
-
-    fn is_alone(&self) -> bool {
-        self.alone
-    }
-
-    fn looks_around(&self) -> bool {
-        self.gives || self.alone
-    }
-
-    fn switches(&self) -> &[String] {
-        &self.switches
-    }
-
-    fn step(&mut self, rows: &Rows, sight: &Sight<'_>) -> Progress {
-        self.decided = None;
-        if self.gives && self.reply.is_closed() {
-            return Progress::Done(Box::default());
-        }
-        match (self.plan)(rows, sight) {
-            Step::Need(needs) => Progress::Need(Box::new(needs)),
-            Step::Accept(answer, effects) => {
-                self.decided = Some(Ok(answer));
-                Progress::Done(Box::new(effects))
-            }
-            Step::Refuse(error) => {
-                self.decided = Some(Err(error));
-                Progress::Done(Box::default())
-            }
-        }
-    }
-
-    fn answer(self: Box<Self>) {
-        if let Some(decided) = self.decided {
-            let _ = self.reply.send(decided);
-        }
-    }
-
-    fn fail(self: Box<Self>, error: Error) {
-        let _ = self.reply.send(Err(error));
-    }
-}
-
-type Group = Vec<Box<dyn Job>>;
-
 /// The writer, from outside. It ends when this is dropped and all that waited is answered.
-pub(crate) struct Writer(mpsc::UnboundedSender<Box<dyn Job>>);
+pub(crate) struct Writer(Arc<Desk>);
 
 impl Writer {
-    /// Starts the task, with a connection to begin with.
+    /// Starts the tasks, with a connection to begin with.
     pub(crate) fn start(
         config: Config,
         client: Client,
@@ -163,47 +67,60 @@ impl Writer {
         namespaces: Namespaces,
         wakes: Wakes,
     ) -> Self {
-        let (sender, inbox) = mpsc::unbounded_channel();
-        let desk = Desk {
-            config,
-            clock,
-            namespaces,
-            wakes,
-            client: Some(client),
-            connection: None,
-            transactions: 0,
-            statements: 0,
-            replan_at: None,
-            known: Known::default(),
-            caution: Caution::default(),
-        };
-        tokio::spawn(desk.run(inbox));
-        Self(sender)
+        let inbox = Inbox::new(config.writers);
+        let (known, caution) = Default::default();
+        let desk = Arc::new(Desk { config, clock, namespaces, wakes, inbox, known, caution });
+        let mut client = Some(client);
+        for number in 0..desk.config.writers {
+            let pen = Pen {
+                desk: Arc::clone(&desk),
+                number,
+                client: client.take(),
+                connection: None,
+                transactions: 0,
+                statements: 0,
+                replan_at: None,
+            };
+            tokio::spawn(pen.run());
+        }
+        Self(desk)
     }
 
     /// Hands a request to the writer.
     pub(crate) fn send(&self, job: Box<dyn Job>) {
-        // If the task has ended, dropping the job tells its caller.
-        let _ = self.0.send(job);
+        self.0.inbox.send(job);
     }
 }
 
-/// The writer, in its task.
+impl Drop for Writer {
+    fn drop(&mut self) {
+        self.0.inbox.close();
+    }
+}
+
+/// What all who write share.
 struct Desk {
     config: Config,
     namespaces: Namespaces,
     wakes: Wakes,
+    clock: ServerClock,
+    inbox: Inbox,
+    known: Mutex<Known>,
+    caution: Mutex<Caution>,
+}
+
+/// One who writes, in its task, on a connection of its own. While one waits for the server, another decides.
+struct Pen {
+    desk: Arc<Desk>,
+    number: usize,
     /// What the store was opened by, until it is used.
     client: Option<Client>,
     connection: Option<Connection>,
-    clock: ServerClock,
     /// How many transactions the connection has seen.
     transactions: u64,
     /// How many statements it knew by then, and when plans are to be made anew for those that came since.
     statements: usize,
     replan_at: Option<u64>,
-    known: Known,
-    caution: Caution,
 }
 
 /// What a group learned from tries that came to nothing.
@@ -230,19 +147,106 @@ impl From<Trouble> for Failure {
     }
 }
 
-impl Desk {
-    async fn run(mut self, mut inbox: mpsc::UnboundedReceiver<Box<dyn Job>>) {
-        let mut jobs = Vec::new();
-        while inbox.recv_many(&mut jobs, MOST).await > 0 {
-            let (many, jobs) = (jobs.len() > 1, take(&mut jobs));
+/// Requests of a group, by how they are decided.
+#[derive(Default)]
+struct Sorted {
+    /// By what is known here.
+    foreseen: Group,
+    /// By what the server says.
+    rest: Group,
+    /// Later, since another pen is about to write what they need.
+    aside: Vec<(usize, Box<dyn Job>)>,
+}
+
+impl Sorted {
+    /// Takes in a request that looks for what is not known by its key. One pen does so at a time.
+    fn look_around(&mut self, job: Box<dyn Job>, inbox: &Inbox, pen: usize, namespace: &str) {
+        match inbox.hold_all(pen, namespace) {
+            Ok(()) => self.rest.push(job),
+            Err(other) => self.aside.push((other, job)),
+        }
+    }
+}
+
+impl Pen {
+    async fn run(mut self) {
+        while let Some(jobs) = self.desk.clone().inbox.take(self.number).await {
+            let many = jobs.len() > 1;
             for group in groups(jobs) {
-                self.settle(group).await;
+                let rest = self.write_at_once(group).await;
+                if !rest.is_empty() {
+                    self.settle(rest).await;
+                }
             }
+            self.desk.inbox.done(self.number);
             if many {
                 // They are about to ask again, and then go together.
                 yield_now().await;
             }
         }
+    }
+
+    /// Writes what can be decided by what is known here and what plain claims take, a statement each; answers the requests
+    /// that are left.
+    async fn write_at_once(&mut self, group: Group) -> Group {
+        let (desk, pen, count) = (Arc::clone(&self.desk), self.number, group.len());
+        let Some(namespace) = group.first().map(|job| job.namespace().to_owned()) else { return group };
+        let (db, ns) = match self.begin(&namespace).await {
+            Ok(begun) => begun,
+            Err(trouble) if trouble.is_lost() || trouble.is_race() => return group,
+            Err(trouble) => {
+                fail_all(group, &trouble.into_error());
+                return Group::new();
+            }
+        };
+        let scene = Scene::of(db, &desk, &namespace, ns);
+        let dares = ns != 0 && !db.is_pooled();
+        let (claims, group) = if dares { claims::sort(group) } else { (BTreeMap::new(), group) };
+        let dares = dares && lock(&desk.caution).dares();
+        let (transaction, marks, mut sorted) = foresee(group, &scene, &desk, pen, dares);
+        let claiming = claims.into_iter().map(|(queue, jobs)| claim(&scene, queue, jobs, &desk));
+        let foreseen = take(&mut sorted.foreseen);
+        let (claimed, written) = join(
+            join_all(claiming),
+            OptionFuture::from((!foreseen.is_empty()).then(|| transaction.commit_at_once(&desk.known))),
+        )
+        .await;
+        let mut lost = false;
+        match written {
+            None | Some(Ok(())) => {
+                lock(&desk.caution).was_right();
+                foreseen.into_iter().for_each(Job::answer);
+                desk.wakes.wake(marks);
+            }
+            Some(Err(trouble)) if trouble.is_lost() => {
+                lost = true;
+                fail_all(foreseen, &unknown(trouble));
+            }
+            Some(Err(_)) => {
+                lock(&desk.caution).was_wrong();
+                sorted.rest.extend(foreseen);
+            }
+        }
+        for claimed in claimed {
+            let short = claimed.unwrap_or_else(|(jobs, trouble)| {
+                lost |= trouble.is_lost();
+                if lost {
+                    fail_all(jobs, &unknown(trouble));
+                    return Group::new();
+                }
+                jobs
+            });
+            for job in short {
+                sorted.look_around(job, &desk.inbox, pen, &namespace);
+            }
+        }
+        if lost {
+            self.connection = None;
+        }
+        if !sorted.aside.is_empty() {
+            desk.inbox.put_aside(sorted.aside, count);
+        }
+        sorted.rest
     }
 
     /// Commits a group. If that fails, each half of it is tried anew, so that none suffers for another.
@@ -272,7 +276,7 @@ impl Desk {
         loop {
             let failure = match self.attempt(group, &mut learned, began.elapsed() < OLDER, tries).await {
                 Ok(marks) => {
-                    self.wakes.wake(marks);
+                    self.desk.wakes.wake(marks);
                     return Ok(());
                 }
                 Err(failure) => failure,
@@ -295,28 +299,16 @@ impl Desk {
         }
     }
 
-    async fn attempt(
-        &mut self,
-        group: &mut Group,
-        learned: &mut Learned,
-        patient: bool,
-        tries: u32,
-    ) -> std::result::Result<Vec<Mark>, Failure> {
+    /// The connection, made anew if it was lost and with plans made anew if it is time, and the number of a namespace.
+    async fn begin(&mut self, namespace: &str) -> crate::error::Result<(&Connection, i64)> {
         if self.connection.as_ref().is_none_or(Connection::is_closed) {
-            let connection = match self.client.take().filter(|client| !client.is_closed()) {
-                Some(client) => Connection::of(client, &self.config).await?,
-                None => connect(&self.config, drop).await?,
-            };
-            connection.set(BY_KEY).await?;
-            let clock = connection.query(sql!("clock"), Vec::new()).await?;
-            self.clock.hear(read_first(&clock, Cells::time)?.unwrap_or_default());
-            self.connection = Some(connection);
+            self.connection = Some(self.connect().await?);
             (self.transactions, self.statements, self.replan_at) = (0, 0, None);
             // Another server may have taken over, with fewer transactions and the same numbers.
-            self.known = Known::default();
+            *lock(&self.desk.known) = Known::default();
         }
         self.transactions += 1;
-        let Some(db) = &self.connection else { return Err(Trouble::Again.into()) };
+        let Some(db) = &self.connection else { return Err(Trouble::Again) };
         let (now, statements) = (self.transactions, db.statements());
         if self.statements != statements {
             self.statements = statements;
@@ -326,55 +318,82 @@ impl Desk {
             self.replan_at = None;
             db.replan().await?;
         }
+        Ok((db, self.desk.namespaces.number(db, namespace).await?))
+    }
+
+    async fn connect(&mut self) -> crate::error::Result<Connection> {
+        let config = &self.desk.config;
+        let connection = match self.client.take().filter(|client| !client.is_closed()) {
+            Some(client) => Connection::of(client, config).await?,
+            None => connect(config, drop).await?,
+        };
+        connection.set(BY_KEY).await?;
+        let clock = connection.query(sql!("clock"), Vec::new()).await?;
+        self.desk.clock.hear(read_first(&clock, Cells::time)?.unwrap_or_default());
+        Ok(connection)
+    }
+
+    async fn attempt(
+        &mut self,
+        group: &mut Group,
+        learned: &mut Learned,
+        patient: bool,
+        tries: u32,
+    ) -> std::result::Result<Vec<Mark>, Failure> {
+        let desk = Arc::clone(&self.desk);
         let namespace = group.first().map(|job| job.namespace().to_owned()).unwrap_or_default();
-        let ns = self.namespaces.number(db, &namespace).await?;
+        let (db, ns) = self.begin(&namespace).await?;
         // Those who read what only the store knows may have been kept from it by others who have nothing to do with it.
         if tries > 0 && group.iter().any(|job| job.is_alone()) {
             learned.horizon = Some(Horizon::look(db, ns, learned.horizon).await?);
         }
         let mut scene = Scene {
-            db,
-            clock: &self.clock,
-            schema: &self.config.schema,
-            namespace: &namespace,
-            ns,
             patience: Withheld::within(patient, learned.horizon),
             bound: learned.horizon.map(|horizon| horizon.below),
             switched: group.iter().flat_map(|job| job.switches()).cloned().collect(),
-            asked: HashMap::new(),
+            ..Scene::of(db, &desk, &namespace, ns)
         };
-        if tries == 0 && ns != 0 && !db.is_pooled() && self.caution.dares() {
-            let foreseen = foresee(group, &scene, &self.known, &self.config.replica);
-            if let Some((transaction, marks)) = foreseen {
-                match transaction.commit_at_once(&mut self.known).await {
-                    Ok(()) => {
-                        self.caution.was_right();
-                        return Ok(marks);
-                    }
-                    Err(trouble) if trouble.is_lost() => return Err(Failure { trouble, committing: true }),
-                    Err(_) => self.caution.was_wrong(),
-                }
-            }
-        }
-        let context = Context { now: self.clock.guess(), replica: &self.config.replica };
+        let replica = &desk.config.replica;
+        let context = Context { now: desk.clock.guess(), replica };
         let needs = first_needs(group, context, &mut scene.asked);
         learn_members(&scene, learned).await?;
         let mut first = learned.needs.clone();
         first.merge(needs);
         let mut transaction = Transaction::begin(&scene, first).await?;
-        gather(group, &mut transaction, learned, &self.config.replica).await?;
-        let marks = plan_all(group, &mut transaction, learned, &self.config.replica).await?;
+        gather(group, &mut transaction, learned, replica).await?;
+        let marks = plan_all(group, &mut transaction, learned, replica).await?;
         let unheld = transaction.unheld();
         if !unheld.is_empty() {
             learned.needs.tasks.extend(unheld);
             return Err(Trouble::Again.into());
         }
         let number = transaction.number().await?;
-        let committed = transaction.commit(number, &mut self.known).await;
+        let committed = transaction.commit(number, &desk.known).await;
         committed.map_err(|trouble| Failure { trouble, committing: true })?;
-        self.namespaces.note(&namespace, number);
+        desk.namespaces.note(&namespace, number);
         Ok(marks)
     }
+}
+
+impl<'a> Scene<'a> {
+    /// Where nothing is known of what a transaction is for.
+    fn of(db: &'a Connection, desk: &'a Desk, namespace: &'a str, ns: i64) -> Self {
+        Self {
+            db,
+            clock: &desk.clock,
+            schema: &desk.config.schema,
+            namespace,
+            ns,
+            patience: Withheld::Fine,
+            bound: None,
+            switched: BTreeSet::new(),
+            asked: HashMap::new(),
+        }
+    }
+}
+
+fn lock<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
+    shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Loads what the requests need as long as each is looked at alone, for all of them together.
@@ -428,30 +447,84 @@ async fn plan_all(
     Ok(marks)
 }
 
-/// Decides requests by what is known here of the rows they need, if that is enough.
+/// Decides those requests for which it is enough what is known here of the rows that they need. Keeps the rows of the others,
+/// too, so that no other pen works on them.
 fn foresee<'a>(
-    group: &mut Group,
+    group: Group,
     scene: &'a Scene<'a>,
-    known: &Known,
-    replica: &str,
-) -> Option<(Transaction<'a>, Vec<Mark>)> {
-    if group.iter().any(|job| job.looks_around()) {
-        return None;
-    }
-    let (mut transaction, mut marks) = (Transaction::foreseen(scene), Vec::new());
-    let sight = Sight { context: Context { now: transaction.now, replica }, skipped: false };
-    for job in group {
+    desk: &Desk,
+    pen: usize,
+    dares: bool,
+) -> (Transaction<'a>, Vec<Mark>, Sorted) {
+    let (mut transaction, mut marks, mut sorted) =
+        (Transaction::foreseen(scene), Vec::new(), Sorted::default());
+    let sight =
+        Sight { context: Context { now: transaction.now, replica: &desk.config.replica }, skipped: false };
+    let mut clean = true;
+    'jobs: for mut job in group {
+        if job.looks_around() {
+            sorted.look_around(job, &desk.inbox, pen, scene.namespace);
+            continue;
+        }
+        let mut first = true;
         loop {
             match job.step(&transaction.rows, &sight) {
-                Progress::Need(needs) => transaction.recall(*needs, known)?,
+                Progress::Need(needs) => {
+                    if let Err(other) = desk.inbox.hold(pen, scene.namespace, &needs) {
+                        clean &= first;
+                        sorted.aside.push((other, job));
+                        continue 'jobs;
+                    }
+                    if !dares || !clean || transaction.recall(*needs, &lock(&desk.known)).is_none() {
+                        clean &= first;
+                        sorted.rest.push(job);
+                        continue 'jobs;
+                    }
+                    first = false;
+                }
+                Progress::Done(_) if !dares || !clean => {
+                    sorted.rest.push(job);
+                    continue 'jobs;
+                }
                 Progress::Done(effects) => {
                     marks.extend(transaction.accept(*effects));
-                    break;
+                    sorted.foreseen.push(job);
+                    continue 'jobs;
                 }
             }
         }
     }
-    transaction.holds_what_it_read().then_some((transaction, marks))
+    if !clean || !transaction.holds_what_it_read() {
+        sorted.rest.append(&mut sorted.foreseen);
+    }
+    (transaction, marks, sorted)
+}
+
+/// Lets claims from one queue take what is there; answers those who got something, and gives back the others.
+async fn claim(
+    scene: &Scene<'_>,
+    queue: String,
+    jobs: Group,
+    desk: &Desk,
+) -> std::result::Result<Group, (Group, Trouble)> {
+    let claims: Vec<_> = jobs.iter().filter_map(|job| job.claim()).collect();
+    if claims.len() < jobs.len() {
+        return Ok(jobs);
+    }
+    let (given, marks) = match claims::claim(scene, &queue, &claims, &desk.known).await {
+        Ok(given) => given,
+        Err(trouble) => return Err((jobs, trouble)),
+    };
+    let mut short = Group::new();
+    for (job, claimed) in jobs.into_iter().zip(given) {
+        if claimed.tasks.is_empty() {
+            short.push(job);
+        } else {
+            job.give(claimed);
+        }
+    }
+    desk.wakes.wake(marks);
+    Ok(short)
 }
 
 impl Learned {

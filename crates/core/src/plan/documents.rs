@@ -18,11 +18,22 @@ fn live(tx: &mut Tx<'_>, key: &DocumentKey) -> Planned<Option<Arc<Document>>> {
     Ok(tx.get::<Document>(key)?.filter(|document| document.expires_at.is_none_or(|at| at > now)))
 }
 
-pub(super) fn judge(tx: &mut Tx<'_>, kind: &str, name: &str, expect: Expect) -> Planned<()> {
-    if !matches!(expect, Expect::Revision(_)) {
+pub(super) fn judge_delete(tx: &mut Tx<'_>, delete: &DocumentDelete) -> Planned<()> {
+    tx.want::<FloorRow>(&delete.kind);
+    judge(tx, &delete.kind, &delete.name, delete.expect)
+}
+
+pub(super) fn judge_put(tx: &mut Tx<'_>, put: &DocumentPut) -> Planned<()> {
+    judge(tx, &put.kind, &put.name, put.expect)
+}
+
+fn judge(tx: &mut Tx<'_>, kind: &str, name: &str, expect: Expect) -> Planned<()> {
+    let document = live(tx, &key(kind, name));
+    // Where one is there, a put goes by its revision alone.
+    if !matches!(expect, Expect::Revision(_)) && !matches!(document, Ok(Some(_))) {
         tx.want::<FloorRow>(&kind.to_owned());
     }
-    let revision = live(tx, &key(kind, name))?.map(|document| document.revision);
+    let revision = document?.map(|document| document.revision);
     let holds = match expect {
         Expect::Any => true,
         Expect::Absent => revision.is_none(),

@@ -1,13 +1,9 @@
 //! Queues: the switch, and who asks for work.
 
 use super::tx::{Planned, Tx};
-use crate::clock::Seconds;
 use crate::command::{QueueSet, QueueState};
-use crate::query::POLLER_MEMORY;
+use crate::query::{POLL_PRECISION, POLLER_MEMORY};
 use crate::row::{Chore, PollerKey, PollerRow, QueueRow};
-
-/// How exactly it is known when someone last asked.
-const POLL_PRECISION: Seconds = Seconds::new(10);
 
 /// Whether a queue gives nothing.
 pub(super) fn is_paused(tx: &mut Tx<'_>, queue: &str) -> Planned<bool> {

@@ -1,0 +1,124 @@
+//! Claims by one statement: the plain case, in which the first ready tasks of one queue are started and nothing else happens.
+//! Whatever is not plain, it leaves to the plan.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use statehold_core::Timestamp;
+use statehold_core::call::{Claim, Claimed};
+use statehold_core::model::StreamName;
+use statehold_core::plan::{Appending, Effects};
+use statehold_core::query::POLL_PRECISION;
+use statehold_core::row::{Change, TaskRow};
+use statehold_core::wake::Mark;
+
+use crate::connection::{Call, sql};
+use crate::error::Result;
+use crate::job::Group;
+use crate::known::Known;
+use crate::rows::Table as _;
+use crate::tasks::minute;
+use crate::transaction::Scene;
+use crate::values::{At, Cells, Param, column, length, param, value};
+
+/// Claims that may be plain, by their queue, and the others.
+pub(crate) fn sort(group: Group) -> (BTreeMap<String, Group>, Group) {
+    let (mut plain, mut others) = (BTreeMap::<_, Group>::new(), Group::new());
+    for job in group {
+        match job.claim().map(|claim| claim.queues.as_slice()) {
+            Some([queue]) => plain.entry(queue.clone()).or_default().push(job),
+            _ => others.push(job),
+        }
+    }
+    (plain, others)
+}
+
+/// What claims from one queue got, and whom that wakes. Nothing is done if they are not plain.
+pub(crate) async fn claim(
+    scene: &Scene<'_>,
+    queue: &str,
+    claims: &[&Claim],
+    known: &Mutex<Known>,
+) -> Result<(Vec<Claimed>, Vec<Mark>)> {
+    let slots: Vec<_> = (0..).zip(claims).flat_map(|(place, claim)| slots(place, claim)).collect();
+    let (now, shown) = scene.clock.foresee();
+    let call = Call::new(sql!("claim"), params(scene, queue, claims, &slots, now, shown));
+    let found = scene.db.query(call.sql, call.params).await?;
+    let (mut given, mut marks) = (vec![Claimed::default(); claims.len()], Vec::new());
+    let mut started = Vec::with_capacity(found.len());
+    for row in &found {
+        let mut cells = Cells::new(row);
+        let (fine, stored, version) = (cells.get::<bool>()?, cells.time()?, cells.get::<Option<i32>>()?);
+        let Some((version, number)) = version.zip(cells.get::<Option<i64>>()?).filter(|_| fine) else {
+            continue;
+        };
+        scene.clock.hear(stored);
+        let _ord: i64 = cells.get()?;
+        started.push((number, version, Arc::new(TaskRow::read(&mut cells)?)));
+    }
+    started.sort_by_key(|(number, ..)| *number);
+    let mut known = known.lock().unwrap_or_else(PoisonError::into_inner);
+    for (number, version, row) in started {
+        let slot = usize::try_from(number - 1).ok().and_then(|number| slots.get(number));
+        if let Some((place, _)) = slot {
+            marks.extend(wakes(scene.namespace, &row));
+            given[*place].tasks.push(row.task.clone());
+            known.learn(scene.ns, [&row], version);
+        }
+    }
+    Ok((given, marks))
+}
+
+/// A place for each task that a claim asks for.
+fn slots(place: usize, claim: &Claim) -> impl Iterator<Item = (usize, &Claim)> {
+    (0..claim.limit).map(move |_| (place, claim))
+}
+
+fn params(
+    scene: &Scene<'_>,
+    queue: &str,
+    claims: &[&Claim],
+    slots: &[(usize, &Claim)],
+    now: Timestamp,
+    shown: Option<Timestamp>,
+) -> Vec<Param> {
+    let askers: BTreeSet<_> = claims.iter().map(|claim| &claim.owner).collect();
+    let keyed: Vec<_> = claims.iter().filter_map(|claim| Some((&claim.owner, claim.key.as_ref()?))).collect();
+    let numbers: BTreeSet<_> = keyed.iter().map(|(owner, key)| scene.claim_key(owner, key)).collect();
+    let end = |claim: &Claim| claim.lease_seconds.map(|length| now + length);
+    vec![
+        param(scene.ns),
+        param(shown.map(At)),
+        param(At(now)),
+        param(minute(now)),
+        param(queue.to_owned()),
+        param(scene.queue_key(queue)),
+        param(At(now - POLL_PRECISION)),
+        param(askers.into_iter().cloned().collect::<Vec<_>>()),
+        column(&keyed, |(owner, _)| (*owner).clone()),
+        column(&keyed, |(_, key)| (*key).clone()),
+        param(numbers.into_iter().collect::<Vec<_>>()),
+        column(slots, |(_, claim)| claim.owner.clone()),
+        column(slots, |(_, claim)| value(&claim.owner).0),
+        column(slots, |(_, claim)| claim.key.clone()),
+        column(slots, |(_, claim)| length(claim.lease_seconds)),
+        column(slots, |(_, claim)| end(claim).map(At)),
+        column(slots, |(_, claim)| end(claim).map(minute)),
+        param(now.as_micros()),
+    ]
+}
+
+/// Whom the start of a task wakes.
+fn wakes(namespace: &str, row: &Arc<TaskRow>) -> Vec<Mark> {
+    let task = &row.task;
+    let event = Appending {
+        stream: StreamName::of_task(task.id),
+        seq: row.head.last,
+        kind: "task.started".into(),
+        data: None,
+        at: task.updated_at,
+        actor: None,
+    };
+    let change = Change { key: task.id, before: None, after: Some(Arc::clone(row)) };
+    Effects { tasks: vec![change], events: vec![event], ..Effects::default() }.marks(namespace)
+}

@@ -1,0 +1,167 @@
+//! Who waits to be written, shared out among the connections that write. No two of them work on the same rows at a time: who
+//! needs what another is about to write is put aside until that is done.
+
+use std::collections::{HashMap, VecDeque};
+use std::hash::{BuildHasher as _, Hash, RandomState};
+use std::mem::take;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use statehold_core::plan::Needs;
+use tokio::sync::Notify;
+
+use crate::job::{Group, Job};
+use crate::known::{Caution, each_kind};
+
+/// How many requests share a transaction at most.
+const MOST: usize = 500;
+
+/// So few are not shared out: a transaction costs something by itself.
+const FEW: usize = 8;
+
+/// Who waits, and what is under way.
+pub(crate) struct Inbox {
+    waiting: Mutex<Waiting>,
+    /// Tells each pen that there is something for it.
+    bells: Vec<Notify>,
+    hashes: RandomState,
+}
+
+#[derive(Default)]
+struct Waiting {
+    jobs: VecDeque<Box<dyn Job>>,
+    /// How many requests each pen has, and none while it is idle.
+    busy: Vec<Option<usize>>,
+    /// Those who need what a pen is writing, until it has.
+    aside: Vec<Group>,
+    /// What stands for rows that are being written, with the pen that does. If two rows have the same, one waits in vain.
+    taken: HashMap<u64, usize>,
+    /// Whether to share out at all, where most requests are about the same rows.
+    sharing: Caution,
+    closed: bool,
+}
+
+impl Inbox {
+    pub(crate) fn new(pens: usize) -> Self {
+        let (bells, aside) = (0..pens).map(|_| (Notify::new(), Group::new())).unzip();
+        let waiting = Waiting { busy: vec![None; pens], aside, ..Waiting::default() };
+        Self { waiting: Mutex::new(waiting), bells, hashes: RandomState::new() }
+    }
+
+    fn waiting(&self) -> MutexGuard<'_, Waiting> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Puts a request behind those that wait.
+    pub(crate) fn send(&self, job: Box<dyn Job>) {
+        let mut waiting = self.waiting();
+        waiting.jobs.push_back(job);
+        self.ring(&waiting);
+    }
+
+    /// Nobody comes any more.
+    pub(crate) fn close(&self) {
+        self.waiting().closed = true;
+        self.bells.iter().for_each(Notify::notify_one);
+    }
+
+    /// Wakes the first idle pen, so that a lone caller always meets the same one.
+    fn ring(&self, waiting: &Waiting) {
+        if let Some(idle) = waiting.busy.iter().position(Option::is_none) {
+            self.bells[idle].notify_one();
+        }
+    }
+
+    /// A pen's share of those who wait, once there is one; none when there never will be.
+    pub(crate) async fn take(&self, pen: usize) -> Option<Group> {
+        loop {
+            if let Some(jobs) = self.share(pen) {
+                return (!jobs.is_empty()).then_some(jobs);
+            }
+            self.bells[pen].notified().await;
+        }
+    }
+
+    /// Nothing if it is not this pen's turn, an empty group if it is over.
+    fn share(&self, pen: usize) -> Option<Group> {
+        let mut waiting = self.waiting();
+        let under_way: usize = waiting.busy.iter().flatten().sum();
+        if waiting.jobs.is_empty() {
+            // Those who were put aside are taken by the pen that they wait for.
+            return waiting.closed.then(Group::new);
+        }
+        let shares = waiting.sharing.dares();
+        if under_way > 0 && !shares {
+            return None;
+        }
+        let all = waiting.jobs.len() + under_way;
+        let share = if shares { all.div_ceil(self.bells.len()).max(FEW) } else { all };
+        let count = share.min(waiting.jobs.len()).min(MOST);
+        let jobs: Group = waiting.jobs.drain(..count).collect();
+        waiting.busy[pen] = Some(jobs.len());
+        if shares && !waiting.jobs.is_empty() {
+            self.ring(&waiting);
+        }
+        Some(jobs)
+    }
+
+    /// Keeps the rows that a plan is missing for a pen. If another one has some of them, it is told which.
+    pub(crate) fn hold(&self, pen: usize, namespace: &str, needs: &Needs) -> Result<(), usize> {
+        self.keep(pen, self.marks(namespace, needs))
+    }
+
+    /// Keeps others from looking around in a namespace: what is found is held until it is known who gets it.
+    pub(crate) fn hold_all(&self, pen: usize, namespace: &str) -> Result<(), usize> {
+        self.keep(pen, vec![self.mark(0, namespace, &())])
+    }
+
+    fn keep(&self, pen: usize, marks: Vec<u64>) -> Result<(), usize> {
+        let taken = &mut self.waiting().taken;
+        if let Some(other) = marks.iter().find_map(|mark| taken.get(mark).copied().filter(|by| *by != pen)) {
+            return Err(other);
+        }
+        taken.extend(marks.into_iter().map(|mark| (mark, pen)));
+        Ok(())
+    }
+
+    /// What stands for rows.
+    fn marks(&self, namespace: &str, needs: &Needs) -> Vec<u64> {
+        let (mut marks, mut kind) = (Vec::new(), 0);
+        each_kind!(needs, |keys| {
+            kind += 1;
+            marks.extend(keys.iter().map(|key| self.mark(kind, namespace, key)));
+        });
+        marks
+    }
+
+    fn mark(&self, kind: u8, namespace: &str, key: &impl Hash) -> u64 {
+        self.hashes.hash_one((kind, namespace, key))
+    }
+
+    /// Lets requests wait until the pens that they met are done; of so many that were to go together.
+    pub(crate) fn put_aside(&self, jobs: Vec<(usize, Box<dyn Job>)>, of: usize) {
+        let mut waiting = self.waiting();
+        match jobs.len() * 2 > of {
+            true => waiting.sharing.was_wrong(),
+            false => waiting.sharing.was_right(),
+        }
+        for (pen, job) in jobs {
+            match waiting.busy[pen] {
+                Some(_) => waiting.aside[pen].push(job),
+                None => waiting.jobs.push_front(job),
+            }
+        }
+    }
+
+    /// A pen is done with its share.
+    pub(crate) fn done(&self, pen: usize) {
+        let mut waiting = self.waiting();
+        waiting.busy[pen] = None;
+        waiting.taken.retain(|_, by| *by != pen);
+        for job in take(&mut waiting.aside[pen]).into_iter().rev() {
+            waiting.jobs.push_front(job);
+        }
+        if !waiting.jobs.is_empty() || waiting.closed {
+            self.bells.iter().for_each(Notify::notify_one);
+        }
+    }
+}
