@@ -14,6 +14,7 @@ use tokio_postgres::{AsyncMessage, Client, Row, Statement};
 use crate::config::Config;
 use crate::dial::dial;
 use crate::error::{Result, Trouble};
+use crate::once::OnceName;
 use crate::pooled::Pooled;
 use crate::values::{Param, limit, param};
 
@@ -145,8 +146,8 @@ const MOST_ONCE: usize = 128;
 pub(crate) struct Connection {
     client: Client,
     prepared: Mutex<HashMap<Name, Statement>>,
-    /// Several as one, by the names of the parts, and whether some tasks may have no dependents.
-    once: Mutex<HashMap<(Vec<Name>, bool), Statement>>,
+    /// Several as one.
+    once: Mutex<HashMap<OnceName, Statement>>,
     /// How long an answer may take; the server itself gives up before.
     patience: Duration,
     /// How it is used when nothing can be kept in its session.
@@ -225,11 +226,11 @@ impl Connection {
         self.pooled.is_some()
     }
 
-    pub(crate) fn known_once(&self, name: &(Vec<Name>, bool)) -> Option<Statement> {
+    pub(crate) fn known_once(&self, name: &OnceName) -> Option<Statement> {
         self.once.lock().unwrap_or_else(PoisonError::into_inner).get(name).cloned()
     }
 
-    pub(crate) fn keep_once(&self, name: (Vec<Name>, bool), statement: Statement) {
+    pub(crate) fn keep_once(&self, name: OnceName, statement: Statement) {
         let mut once = self.once.lock().unwrap_or_else(PoisonError::into_inner);
         if once.len() >= MOST_ONCE {
             once.clear();

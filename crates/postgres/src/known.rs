@@ -9,6 +9,7 @@ use statehold_core::model::{Document, Entry};
 use statehold_core::plan::{Map, Needs, Rows};
 use statehold_core::row::{LockRow, Record, StreamRow, TaskRow};
 
+use crate::absent::{Absent, Guesses, Kind};
 use crate::rows::{Changes, Table};
 
 /// How many bytes of rows are remembered. Once a half of them is new, those from before are forgotten.
@@ -57,6 +58,8 @@ pub(crate) trait Memorable: Table {
     fn remembered(known: &mut Known) -> &mut Remembered<Self>;
     fn wanted(needs: &mut Needs) -> &mut BTreeSet<Self::Key>;
     fn recalled(recalled: &mut Recalled) -> &mut Versions<Self>;
+    /// Those that are taken for absent, and which kind of guess that is; none if that is never done.
+    fn absent(absent: &mut Absent) -> Option<(Kind, &mut BTreeSet<Self::Key>)>;
 
     /// Whether it is worth it, and nothing but another transaction changes what it means.
     fn is_lasting(&self) -> bool {
@@ -65,7 +68,7 @@ pub(crate) trait Memorable: Table {
 }
 
 macro_rules! memorable {
-    ($row:ty, $table:ident $(, |$this:ident| $lasting:expr)?) => {
+    ($row:ty, $table:ident, |$absent:ident| $guess:expr $(, |$this:ident| $lasting:expr)?) => {
         impl Memorable for $row {
             fn remembered(known: &mut Known) -> &mut Remembered<Self> {
                 &mut known.$table
@@ -79,6 +82,10 @@ macro_rules! memorable {
                 &mut recalled.$table
             }
 
+            fn absent($absent: &mut Absent) -> Option<(Kind, &mut BTreeSet<Self::Key>)> {
+                $guess
+            }
+
             $(fn is_lasting(&self) -> bool {
                 let $this = self;
                 $lasting
@@ -88,19 +95,23 @@ macro_rules! memorable {
 }
 
 // Who holds a task asks for it again; who claims one reads it anyway.
-memorable!(TaskRow, tasks, |row| row.task.lease.is_some());
+memorable!(TaskRow, tasks, |_absent| None, |row| row.task.lease.is_some());
 // A lock of a session is free when the session is over, and nobody writes that.
-memorable!(LockRow, locks, |row| row.holder.as_ref().is_none_or(|holder| holder.session.is_none()));
-memorable!(Document, documents);
-memorable!(Entry, entries);
-memorable!(StreamRow, streams);
+memorable!(LockRow, locks, |absent| Some((Kind::Locks, &mut absent.locks)), |row| row
+    .holder
+    .as_ref()
+    .is_none_or(|holder| holder.session.is_none()));
+memorable!(Document, documents, |absent| Some((Kind::Documents, &mut absent.documents)));
+memorable!(Entry, entries, |absent| Some((Kind::Entries, &mut absent.entries)));
+memorable!(StreamRow, streams, |absent| Some((Kind::Streams, &mut absent.streams)));
 
 /// By which transactions rows of a kind were left, as they are remembered.
 pub(crate) type Versions<R> = Map<<R as Record>::Key, i32>;
 
-/// The rows that were read from memory, with the transactions that left them so.
+/// The rows that were read from memory, with the transactions that left them so, and those that were taken for absent.
 #[derive(Default)]
 pub(crate) struct Recalled {
+    pub(crate) absent: Absent,
     pub(crate) tasks: Versions<TaskRow>,
     pub(crate) locks: Versions<LockRow>,
     pub(crate) documents: Versions<Document>,
@@ -109,7 +120,7 @@ pub(crate) struct Recalled {
 }
 
 impl Recalled {
-    /// How many there are.
+    /// How many there are, the absent ones apart.
     pub(crate) fn len(&self) -> usize {
         let mut rows = 0;
         each_kind!(self, |kind| rows += kind.len());
@@ -123,19 +134,33 @@ impl Known {
         &self,
         ns: i64,
         mut needs: Needs,
+        guesses: Guesses,
         rows: &mut Rows,
         recalled: &mut Recalled,
     ) -> Option<()> {
         let mut wanted = Needs::default();
-        each_kind!(self, |kind| wants(kind, ns, &mut needs, &mut wanted)?);
-        // They are asked for in case that documents are not there.
-        if !wanted.documents.is_empty() {
+        each_kind!(self, |kind| wants(kind, ns, guesses, &mut needs, &mut wanted)?);
+        if guesses.include(Kind::Answers) {
+            wanted.answers = take(&mut needs.answers);
+        }
+        if guesses.include(Kind::IdempotencyKeys) {
+            wanted.idempotency_keys = take(&mut needs.idempotency_keys);
+        }
+        if guesses.include(Kind::Documents) {
+            wanted.floors = take(&mut needs.floors);
+        } else if !wanted.documents.is_empty() {
+            // They are asked for in case that documents are not there.
             needs.floors.clear();
         }
         if !needs.is_empty() {
             return None;
         }
+        let missing = wanted.documents.iter().any(|key| !self.documents.contains_key(&(ns, key.clone())));
+        if !missing && !wanted.documents.is_empty() {
+            wanted.floors.clear();
+        }
         each_kind!(self, |kind| supply(kind, ns, &mut wanted, rows, recalled));
+        recalled.absent.take(wanted, rows);
         Some(())
     }
 
@@ -179,17 +204,19 @@ impl Known {
     }
 }
 
-/// Takes over the keys of a kind, if all of them are known.
+/// Takes over the keys of a kind, if all of them are known or can be taken for absent.
 fn wants<R: Memorable>(
     remembered: &Remembered<R>,
     ns: i64,
+    guesses: Guesses,
     needs: &mut Needs,
     wanted: &mut Needs,
 ) -> Option<()> {
     let keys = take(R::wanted(needs));
-    let known = keys.iter().all(|key| remembered.contains_key(&(ns, key.clone())));
+    let guessed = R::absent(&mut Absent::default()).is_some_and(|(kind, _)| guesses.include(kind));
+    let had = guessed || keys.iter().all(|key| remembered.contains_key(&(ns, key.clone())));
     *R::wanted(wanted) = keys;
-    known.then_some(())
+    had.then_some(())
 }
 
 /// Gives a plan the rows of a kind.
@@ -204,6 +231,9 @@ fn supply<R: Memorable>(
         if let Some(memory) = remembered.get(&(ns, key.clone())) {
             R::recalled(recalled).insert(key.clone(), memory.version);
             rows.load(key, Some(Arc::clone(&memory.row)));
+        } else if let Some((_, absent)) = R::absent(&mut recalled.absent) {
+            absent.insert(key.clone());
+            rows.load::<R>(key, None);
         }
     }
 }

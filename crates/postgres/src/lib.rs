@@ -6,6 +6,7 @@
 //! table, commits, answers all, and wakes who waits (`wakes`). Reads go past it, on connections of their own (`readers`).
 //! Each statement is a file in `sql/`, the schema is in `migrations/`.
 
+mod absent;
 mod claims;
 mod clock;
 mod config;

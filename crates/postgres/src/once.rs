@@ -21,31 +21,51 @@ pub(crate) struct Once<'a> {
     pub(crate) shown: Option<Timestamp>,
     /// Tasks on which nobody may depend.
     pub(crate) ended: Option<Param>,
+    /// What must not be there, as `enter_anew` takes it. If it is, nothing is done.
+    pub(crate) absent: Option<Vec<Param>>,
 }
+
+/// What a combination is known by once it is prepared: its parts, whether some tasks may have no dependents, and whether
+/// something must not be there.
+pub(crate) type OnceName = (Vec<Name>, bool, bool);
 
 impl Once<'_> {
     /// What it is known by once it is prepared.
-    fn name(&self) -> (Vec<Name>, bool) {
-        (self.calls.iter().map(Call::name).collect(), self.ended.is_some())
+    fn name(&self) -> OnceName {
+        (self.calls.iter().map(Call::name).collect(), self.ended.is_some(), self.absent.is_some())
     }
 
     fn text(&self) -> String {
-        let mut text = "WITH entered AS MATERIALIZED (SELECT * FROM enter($1, $2))".to_owned();
-        let mut answer = "\nSELECT entered.stored, entered.version".to_owned();
+        let mut before = 2;
+        let mut text = "WITH entered AS MATERIALIZED (SELECT true AS fine, * FROM enter($1, $2))".to_owned();
+        if let Some(absent) = &self.absent {
+            let params: Vec<_> = (1..=before + absent.len()).map(|number| format!("${number}")).collect();
+            text = format!("WITH entered AS MATERIALIZED (SELECT * FROM enter_anew({}))", params.join(", "));
+            before += absent.len();
+        }
+        let ended = self.ended.as_ref().map(|_| before + 1);
+        before += usize::from(ended.is_some());
         let (mut held, mut amiss) = ("0".to_owned(), "0".to_owned());
-        let mut before = 2 + usize::from(self.ended.is_some());
         for (number, call) in self.calls.iter().enumerate() {
             let part = shifted(&call.part().replace(ORD, "(SELECT ord FROM entered)"), before);
             before += call.params.len();
-            let _ = write!(text, ",\nw{number} AS ({part}\nRETURNING 1)");
+            let fine = match &self.absent {
+                Some(_) if part.contains("INSERT INTO") => "\nWHERE (SELECT fine FROM entered)",
+                Some(_) => "\nAND (SELECT fine FROM entered)",
+                None => "",
+            };
+            let _ = write!(text, ",\nw{number} AS ({part}{fine}\nRETURNING 1)");
             let _ = write!(amiss, "\n+ abs((SELECT count(*) FROM w{number}) - ${before})");
             let _ = write!(held, " + (SELECT count(*) FROM w{number})");
         }
-        let _ = write!(answer, ",\nCASE WHEN {amiss} > 0 THEN refuse_change() END");
-        if self.ended.is_some() {
-            let _ = write!(answer, ",\nnobody_depends($1, $3, {held})");
+        let _ = write!(
+            text,
+            "\nSELECT e.fine, e.stored, e.version,\nCASE WHEN e.fine AND ({amiss}) > 0 THEN refuse_change() END"
+        );
+        if let Some(ended) = ended {
+            let _ = write!(text, ",\nnobody_depends($1, ${ended}, {held})");
         }
-        text + &answer + "\nFROM entered"
+        text + "\nFROM entered e"
     }
 }
 
@@ -74,6 +94,7 @@ impl Connection {
             statement
         };
         let mut own = vec![param(once.ns), param(once.shown.map(At))];
+        own.extend(once.absent.into_iter().flatten());
         own.extend(once.ended);
         let params: Vec<_> = own.iter().chain(once.calls.iter().flat_map(|call| &call.params)).collect();
         let params: Vec<_> =

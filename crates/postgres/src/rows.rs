@@ -190,6 +190,12 @@ impl<R: Table> Changes<R> {
         self.0.values().filter(|(before, after)| before.is_some() && before != after).count()
     }
 
+    /// Whether rows with these keys are new.
+    pub(crate) fn make(&self, keys: &BTreeSet<R::Key>) -> bool {
+        keys.iter()
+            .all(|key| self.0.get(key).is_some_and(|(before, after)| before.is_none() && after.is_some()))
+    }
+
     /// Rows that are new.
     pub(crate) fn new_rows(&self) -> Vec<&R> {
         let new = self.0.values().filter(|(before, _)| before.is_none());

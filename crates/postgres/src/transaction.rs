@@ -18,6 +18,7 @@ use statehold_core::row::{
 };
 use statehold_core::wake::Mark;
 
+use crate::absent::{Absent, Guesses};
 use crate::clock::ServerClock;
 use crate::connection::{Call, Connection, Hold, sql};
 use crate::error::{Result, Trouble};
@@ -124,15 +125,35 @@ impl<'a> Transaction<'a> {
     }
 
     /// Takes what a plan is missing from what is known here.
-    pub(crate) fn recall(&mut self, needs: Needs, known: &Known) -> Option<()> {
-        known.supply(self.scene.ns, needs, &mut self.rows, &mut self.recalled)
+    pub(crate) fn recall(&mut self, needs: Needs, known: &Known, guesses: Guesses) -> Option<()> {
+        known.supply(self.scene.ns, needs, guesses, &mut self.rows, &mut self.recalled)
     }
 
     /// Whether all that was read without asking is written, so that it is seen whether it was right.
     pub(crate) fn holds_what_it_read(&self) -> bool {
         let (changed, mut written) = (&self.changes, 0);
         each_kind!(changed, |kind| written += kind.changed());
-        changed.any && changed.trims.is_empty() && written == self.recalled.len()
+        changed.any
+            && changed.trims.is_empty()
+            && written == self.recalled.len()
+            && self.makes_what_is_absent()
+    }
+
+    /// Whether all that was taken for absent is made.
+    fn makes_what_is_absent(&self) -> bool {
+        let (changed, absent) = (&self.changes, &self.recalled.absent);
+        let rows = changed.answers.make(&absent.answers)
+            && changed.locks.make(&absent.locks)
+            && changed.documents.make(&absent.documents)
+            && changed.entries.make(&absent.entries)
+            && changed.streams.make(&absent.streams);
+        let made = || -> HashSet<_> {
+            changed.tasks.new_rows().iter().filter_map(|row| row.task.idempotency_key.as_ref()).collect()
+        };
+        rows && (absent.idempotency_keys.is_empty() || {
+            let made = made();
+            absent.idempotency_keys.iter().all(|key| made.contains(&key.0))
+        })
     }
 
     /// Loads what a plan is missing.
@@ -385,15 +406,24 @@ impl<'a> Transaction<'a> {
             ns,
             shown: self.shown,
             ended: (!ended.is_empty()).then(|| column(&ended, |id| id.0)),
+            absent: (!self.recalled.absent.is_empty()).then(|| self.recalled.absent.params(self.scene)),
         };
         self.changes.forget(ns, known);
         let done = self.scene.db.query_once(once).await?;
-        // It is done by now, whatever can be read of the answer.
-        if let Ok(Some((stored, version))) = read_first(&done, |cells| Ok((cells.time()?, cells.get()?))) {
+        // It is done by now, whatever can be read of the answer, unless that says otherwise.
+        if let Ok(Some((fine, stored, version))) =
+            read_first(&done, |cells| Ok((cells.get::<bool>()?, cells.time()?, cells.get::<Option<i32>>()?)))
+        {
             self.scene.clock.hear(stored);
+            let version = version.filter(|_| fine).ok_or(Trouble::Again)?;
             self.changes.learn(ns, version, known);
         }
         Ok(())
+    }
+
+    /// What it takes for absent.
+    pub(crate) fn absent(&self) -> &Absent {
+        &self.recalled.absent
     }
 
     /// The number of the namespace, which is given now if it has none.
@@ -425,7 +455,7 @@ impl Scene<'_> {
     }
 
     /// The number that stands for a document and others. They are few, since the server has room for so many only.
-    fn document_key(&self, key: &DocumentKey) -> i64 {
+    pub(crate) fn document_key(&self, key: &DocumentKey) -> i64 {
         let bucket = self.key(&key.kind, &key.name).rem_euclid(DOCUMENT_KEYS);
         self.key("documents", "").wrapping_add(bucket)
     }

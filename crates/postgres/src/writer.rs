@@ -15,6 +15,7 @@ use tokio::task::yield_now;
 use tokio::time::{Instant, sleep};
 use tokio_postgres::Client;
 
+use crate::absent::Luck;
 use crate::claims;
 use crate::clock::ServerClock;
 use crate::config::Config;
@@ -68,8 +69,8 @@ impl Writer {
         wakes: Wakes,
     ) -> Self {
         let inbox = Inbox::new(config.writers);
-        let (known, caution) = Default::default();
-        let desk = Arc::new(Desk { config, clock, namespaces, wakes, inbox, known, caution });
+        let (known, caution, luck) = Default::default();
+        let desk = Arc::new(Desk { config, clock, namespaces, wakes, inbox, known, caution, luck });
         let mut client = Some(client);
         for number in 0..desk.config.writers {
             let pen = Pen {
@@ -107,6 +108,7 @@ struct Desk {
     inbox: Inbox,
     known: Mutex<Known>,
     caution: Mutex<Caution>,
+    luck: Mutex<Luck>,
 }
 
 /// One who writes, in its task, on a connection of its own. While one waits for the server, another decides.
@@ -213,8 +215,10 @@ impl Pen {
         .await;
         let mut lost = false;
         match written {
-            None | Some(Ok(())) => {
+            None => {}
+            Some(Ok(())) => {
                 lock(&desk.caution).was_right();
+                lock(&desk.luck).note(transaction.absent(), true);
                 foreseen.into_iter().for_each(Job::answer);
                 desk.wakes.wake(marks);
             }
@@ -223,7 +227,11 @@ impl Pen {
                 fail_all(foreseen, &unknown(trouble));
             }
             Some(Err(_)) => {
-                lock(&desk.caution).was_wrong();
+                // If something was guessed, that is the likelier reason.
+                match transaction.absent().is_empty() {
+                    true => lock(&desk.caution).was_wrong(),
+                    false => lock(&desk.luck).note(transaction.absent(), false),
+                }
                 sorted.rest.extend(foreseen);
             }
         }
@@ -460,7 +468,7 @@ fn foresee<'a>(
         (Transaction::foreseen(scene), Vec::new(), Sorted::default());
     let sight =
         Sight { context: Context { now: transaction.now, replica: &desk.config.replica }, skipped: false };
-    let mut clean = true;
+    let (mut clean, guesses) = (true, lock(&desk.luck).guesses());
     'jobs: for mut job in group {
         if job.looks_around() {
             sorted.look_around(job, &desk.inbox, pen, scene.namespace);
@@ -475,7 +483,7 @@ fn foresee<'a>(
                         sorted.aside.push((other, job));
                         continue 'jobs;
                     }
-                    if !dares || !clean || transaction.recall(*needs, &lock(&desk.known)).is_none() {
+                    if !dares || !clean || transaction.recall(*needs, &lock(&desk.known), guesses).is_none() {
                         clean &= first;
                         sorted.rest.push(job);
                         continue 'jobs;

@@ -18,6 +18,7 @@ fn main() -> ExitCode {
         the_lock_of_a_killed_process_is_free_at_once,
         a_guard_that_lost_its_session_is_told_and_fenced,
         two_never_write_under_one_lock_while_sessions_are_lost,
+        a_session_that_ended_frees_no_lock_that_an_older_release_took,
         where_there_are_no_sessions_it_says_so,
     ];
     postgres::with_server(|| process::run(tests, named![holder]))
@@ -135,6 +136,23 @@ fn two_never_write_under_one_lock_while_sessions_are_lost() {
         let document = holds[0].documents().get("count", "n").await.unwrap().unwrap();
         assert_eq!(document.body.unwrap().to::<u32>().unwrap(), counted, "someone wrote over another");
         assert!(ended > 0, "no session was lost");
+    });
+}
+
+/// The release before sessions leaves the session's columns as they were when it gives a lock to another.
+fn a_session_that_ended_frees_no_lock_that_an_older_release_took() {
+    block_on(async {
+        let hold = open_url(&url("older")).await;
+        let guard = in_session(&hold, "older", "first").await;
+        let client = Config::from_url(&url("older")).unwrap().client().await.unwrap();
+        let take = "UPDATE older.locks SET token = token + 1, owner = 'older' WHERE key = 'older' AND owner = 'first'";
+        assert_eq!(client.execute(take, &[]).await.unwrap(), 1);
+        soon(async { while end_sessions("older").await == 0 {} }).await;
+        soon(guard.lost()).await;
+        let held = hold.locks().get("older").await.unwrap();
+        assert_eq!(held.map(|lock| lock.owner).as_deref(), Some("older"));
+        let other = hold.locks().of_session().try_acquire("older", "next").await.unwrap();
+        assert!(other.is_none(), "the older release holds it");
     });
 }
 
