@@ -30,7 +30,7 @@ const KINDS: [Kind; 6] =
 pub(crate) struct Guesses([bool; KINDS.len()]);
 
 impl Guesses {
-    pub(crate) fn include(&self, kind: Kind) -> bool {
+    pub(crate) fn include(self, kind: Kind) -> bool {
         self.0[kind as usize]
     }
 }

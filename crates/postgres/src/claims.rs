@@ -63,7 +63,9 @@ pub(crate) async fn claim(
         if let Some((place, _)) = slot {
             marks.extend(wakes(scene.namespace, &row));
             given[*place].tasks.push(row.task.clone());
-            known.learn(scene.ns, [&row], version);
+            if known.server() == scene.server {
+                known.learn(scene.ns, [&row], version);
+            }
         }
     }
     Ok((given, marks))

@@ -140,9 +140,10 @@ impl Inbox {
     /// Lets requests wait until the pens that they met are done; of so many that were to go together.
     pub(crate) fn put_aside(&self, jobs: Vec<(usize, Box<dyn Job>)>, of: usize) {
         let mut waiting = self.waiting();
-        match jobs.len() * 2 > of {
-            true => waiting.sharing.was_wrong(),
-            false => waiting.sharing.was_right(),
+        if jobs.len() * 2 > of {
+            waiting.sharing.was_wrong();
+        } else {
+            waiting.sharing.was_right();
         }
         for (pen, job) in jobs {
             match waiting.busy[pen] {

@@ -33,6 +33,8 @@ pub(crate) struct Known {
     documents: Remembered<Document>,
     entries: Remembered<Entry>,
     streams: Remembered<StreamRow>,
+    /// Counts the servers that were connected to: another one may give the same numbers to other transactions.
+    server: u64,
     /// Counts how often rows were forgotten.
     age: u64,
     /// How many bytes of rows were learned since and are still known.
@@ -164,6 +166,16 @@ impl Known {
         Some(())
     }
 
+    /// Which server the rows are from.
+    pub(crate) fn server(&self) -> u64 {
+        self.server
+    }
+
+    /// Forgets everything: this may be another server.
+    pub(crate) fn begin_anew(&mut self) {
+        *self = Self { server: self.server + 1, ..Self::default() };
+    }
+
     /// Forgets rows that are about to be written.
     pub(crate) fn forget<R: Memorable>(&mut self, ns: i64, changes: &Changes<R>) {
         for key in changes.keys() {
@@ -213,8 +225,8 @@ fn wants<R: Memorable>(
     wanted: &mut Needs,
 ) -> Option<()> {
     let keys = take(R::wanted(needs));
-    let guessed = R::absent(&mut Absent::default()).is_some_and(|(kind, _)| guesses.include(kind));
-    let had = guessed || keys.iter().all(|key| remembered.contains_key(&(ns, key.clone())));
+    let may_be_absent = R::absent(&mut Absent::default()).is_some_and(|(kind, _)| guesses.include(kind));
+    let had = may_be_absent || keys.iter().all(|key| remembered.contains_key(&(ns, key.clone())));
     *R::wanted(wanted) = keys;
     had.then_some(())
 }

@@ -207,6 +207,7 @@ impl Postgres {
             bound: None,
             switched: BTreeSet::new(),
             asked: HashMap::new(),
+            server: 0,
         };
         let mut reading = Transaction::on(&scene);
         loop {

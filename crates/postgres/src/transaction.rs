@@ -48,6 +48,8 @@ pub(crate) struct Scene<'a> {
     pub(crate) switched: BTreeSet<String>,
     /// Of how many tasks of a set the requests ask together.
     pub(crate) asked: HashMap<TaskSet, usize>,
+    /// Which server it is, for rows that are remembered.
+    pub(crate) server: u64,
 }
 
 /// An open transaction.
@@ -392,7 +394,7 @@ impl<'a> Transaction<'a> {
         calls.push(Call::bare(sql!("commit")));
         let answers = self.scene.db.query_all(&calls).await?;
         if told && let Some(version) = read_first(&answers[answers.len() - 2], Cells::get)? {
-            self.changes.learn(ns, version, known);
+            self.changes.learn(ns, self.scene.server, version, known);
         }
         Ok(())
     }
@@ -416,7 +418,7 @@ impl<'a> Transaction<'a> {
         {
             self.scene.clock.hear(stored);
             let version = version.filter(|_| fine).ok_or(Trouble::Again)?;
-            self.changes.learn(ns, version, known);
+            self.changes.learn(ns, self.scene.server, version, known);
         }
         Ok(())
     }
@@ -485,8 +487,11 @@ impl Changed {
         each_kind!(self, |kind| known.forget(ns, kind));
     }
 
-    fn learn(&self, ns: i64, version: i32, known: &Mutex<Known>) {
+    fn learn(&self, ns: i64, server: u64, version: i32, known: &Mutex<Known>) {
         let mut known = known.lock().unwrap_or_else(PoisonError::into_inner);
+        if known.server() != server {
+            return;
+        }
         each_kind!(self, |kind| known.learn(ns, kind.left(), version));
     }
 

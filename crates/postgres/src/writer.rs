@@ -70,7 +70,7 @@ impl Writer {
     ) -> Self {
         let inbox = Inbox::new(config.writers);
         let (known, caution, luck) = Default::default();
-        let desk = Arc::new(Desk { config, clock, namespaces, wakes, inbox, known, caution, luck });
+        let desk = Arc::new(Desk { config, namespaces, wakes, clock, inbox, known, caution, luck });
         let mut client = Some(client);
         for number in 0..desk.config.writers {
             let pen = Pen {
@@ -228,9 +228,10 @@ impl Pen {
             }
             Some(Err(_)) => {
                 // If something was guessed, that is the likelier reason.
-                match transaction.absent().is_empty() {
-                    true => lock(&desk.caution).was_wrong(),
-                    false => lock(&desk.luck).note(transaction.absent(), false),
+                if transaction.absent().is_empty() {
+                    lock(&desk.caution).was_wrong();
+                } else {
+                    lock(&desk.luck).note(transaction.absent(), false);
                 }
                 sorted.rest.extend(foreseen);
             }
@@ -313,7 +314,7 @@ impl Pen {
             self.connection = Some(self.connect().await?);
             (self.transactions, self.statements, self.replan_at) = (0, 0, None);
             // Another server may have taken over, with fewer transactions and the same numbers.
-            *lock(&self.desk.known) = Known::default();
+            lock(&self.desk.known).begin_anew();
         }
         self.transactions += 1;
         let Some(db) = &self.connection else { return Err(Trouble::Again) };
@@ -396,6 +397,7 @@ impl<'a> Scene<'a> {
             bound: None,
             switched: BTreeSet::new(),
             asked: HashMap::new(),
+            server: lock(&desk.known).server(),
         }
     }
 }
