@@ -11,6 +11,7 @@ mod claims;
 mod clock;
 mod config;
 mod connection;
+mod deciding;
 mod dial;
 mod documents;
 mod dump;

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use futures_util::future::{OptionFuture, join, join_all};
 use statehold_core::model::TaskId;
-use statehold_core::plan::{Context, Needs, Rows, TaskSelect, TaskSet};
+use statehold_core::plan::Context;
 use statehold_core::wake::Mark;
 use statehold_core::{Error, ErrorKind};
 use tokio::task::yield_now;
@@ -19,14 +19,14 @@ use crate::absent::Luck;
 use crate::claims;
 use crate::clock::ServerClock;
 use crate::config::Config;
-use crate::connection::{Connection, Hold, connect, sql};
+use crate::connection::{Connection, connect, sql};
+use crate::deciding::{Learned, first_needs, foresee, gather, learn_members, plan_all};
 use crate::error::Trouble;
 use crate::inbox::Inbox;
-use crate::job::{Group, Job, Progress, Sight};
+use crate::job::{Group, Job};
 use crate::known::{Caution, Known};
 use crate::namespaces::Namespaces;
 use crate::rows::read_first;
-use crate::sets;
 use crate::streams::{Horizon, Withheld};
 use crate::transaction::{Scene, Transaction};
 use crate::values::Cells;
@@ -100,15 +100,15 @@ impl Drop for Writer {
 }
 
 /// What all who write share.
-struct Desk {
-    config: Config,
+pub(crate) struct Desk {
+    pub(crate) config: Config,
     namespaces: Namespaces,
     wakes: Wakes,
     clock: ServerClock,
-    inbox: Inbox,
-    known: Mutex<Known>,
+    pub(crate) inbox: Inbox,
+    pub(crate) known: Mutex<Known>,
     caution: Mutex<Caution>,
-    luck: Mutex<Luck>,
+    pub(crate) luck: Mutex<Luck>,
 }
 
 /// One who writes, in its task, on a connection of its own. While one waits for the server, another decides.
@@ -125,17 +125,6 @@ struct Pen {
     replan_at: Option<u64>,
 }
 
-/// What a group learned from tries that came to nothing.
-#[derive(Default)]
-struct Learned {
-    /// Rows to hold from the beginning.
-    needs: Needs,
-    /// Sets whose tasks are to be held from the beginning.
-    sets: BTreeSet<TaskSelect>,
-    /// How far events can be read, if that was asked.
-    horizon: Option<Horizon>,
-}
-
 /// Why a try came to nothing.
 struct Failure {
     trouble: Trouble,
@@ -146,27 +135,6 @@ struct Failure {
 impl From<Trouble> for Failure {
     fn from(trouble: Trouble) -> Self {
         Self { trouble, committing: false }
-    }
-}
-
-/// Requests of a group, by how they are decided.
-#[derive(Default)]
-struct Sorted {
-    /// By what is known here.
-    foreseen: Group,
-    /// By what the server says.
-    rest: Group,
-    /// Later, since another pen is about to write what they need.
-    aside: Vec<(usize, Box<dyn Job>)>,
-}
-
-impl Sorted {
-    /// Takes in a request that looks for what is not known by its key. One pen does so at a time.
-    fn look_around(&mut self, job: Box<dyn Job>, inbox: &Inbox, pen: usize, namespace: &str) {
-        match inbox.hold_all(pen, namespace) {
-            Ok(()) => self.rest.push(job),
-            Err(other) => self.aside.push((other, job)),
-        }
     }
 }
 
@@ -402,112 +370,8 @@ impl<'a> Scene<'a> {
     }
 }
 
-fn lock<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
+pub(crate) fn lock<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
     shared.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// Loads what the requests need as long as each is looked at alone, for all of them together.
-async fn gather(
-    group: &mut Group,
-    transaction: &mut Transaction<'_>,
-    learned: &mut Learned,
-    replica: &str,
-) -> crate::error::Result<()> {
-    loop {
-        let context = Context { now: transaction.now, replica };
-        let sight = Sight { context, skipped: transaction.skipped };
-        let mut missing = Needs::default();
-        for job in group.iter_mut() {
-            if let Progress::Need(needs) = job.step(&transaction.rows, &sight) {
-                missing.merge(*needs);
-            }
-        }
-        if missing.is_empty() {
-            return Ok(());
-        }
-        learned.note(&missing);
-        transaction.load(missing, Hold::Now).await?;
-    }
-}
-
-/// Plans each request on what those before it left, and loads what is missing, if it can be had at once.
-async fn plan_all(
-    group: &mut Group,
-    transaction: &mut Transaction<'_>,
-    learned: &mut Learned,
-    replica: &str,
-) -> crate::error::Result<Vec<Mark>> {
-    let mut marks = Vec::new();
-    for job in group {
-        loop {
-            let context = Context { now: transaction.now, replica };
-            let skipped = transaction.skipped;
-            match job.step(&transaction.rows, &Sight { context, skipped }) {
-                Progress::Need(needs) => {
-                    learned.note(&needs);
-                    transaction.load(*needs, Hold::Now).await?;
-                }
-                Progress::Done(effects) => {
-                    marks.extend(transaction.accept(*effects));
-                    break;
-                }
-            }
-        }
-    }
-    Ok(marks)
-}
-
-/// Decides those requests for which it is enough what is known here of the rows that they need. Keeps the rows of the others,
-/// too, so that no other pen works on them.
-fn foresee<'a>(
-    group: Group,
-    scene: &'a Scene<'a>,
-    desk: &Desk,
-    pen: usize,
-    dares: bool,
-) -> (Transaction<'a>, Vec<Mark>, Sorted) {
-    let (mut transaction, mut marks, mut sorted) =
-        (Transaction::foreseen(scene), Vec::new(), Sorted::default());
-    let sight =
-        Sight { context: Context { now: transaction.now, replica: &desk.config.replica }, skipped: false };
-    let (mut clean, guesses) = (true, lock(&desk.luck).guesses());
-    'jobs: for mut job in group {
-        if job.looks_around() {
-            sorted.look_around(job, &desk.inbox, pen, scene.namespace);
-            continue;
-        }
-        let mut first = true;
-        loop {
-            match job.step(&transaction.rows, &sight) {
-                Progress::Need(needs) => {
-                    if let Err(other) = desk.inbox.hold(pen, scene.namespace, &needs) {
-                        clean &= first;
-                        sorted.aside.push((other, job));
-                        continue 'jobs;
-                    }
-                    if !dares || !clean || transaction.recall(*needs, &lock(&desk.known), guesses).is_none() {
-                        clean &= first;
-                        sorted.rest.push(job);
-                        continue 'jobs;
-                    }
-                    first = false;
-                }
-                Progress::Done(_) if !dares || !clean => {
-                    sorted.rest.push(job);
-                    continue 'jobs;
-                }
-                Progress::Done(effects) => {
-                    marks.extend(transaction.accept(*effects));
-                    sorted.foreseen.push(job);
-                    continue 'jobs;
-                }
-            }
-        }
-    }
-    if !clean || !transaction.holds_what_it_read() {
-        sorted.rest.append(&mut sorted.foreseen);
-    }
-    (transaction, marks, sorted)
 }
 
 /// Lets claims from one queue take what is there; answers those who got something, and gives back the others.
@@ -535,58 +399,6 @@ async fn claim(
     }
     desk.wakes.wake(marks);
     Ok(short)
-}
-
-impl Learned {
-    /// Remembers what a plan asked for beyond its first needs.
-    fn note(&mut self, needs: &Needs) {
-        let mut rows = needs.clone();
-        self.sets.append(&mut rows.task_sets);
-        self.needs.merge(Needs {
-            task_sets: BTreeSet::new(),
-            delivery_sets: BTreeSet::new(),
-            cuts: BTreeSet::new(),
-            unread: BTreeSet::new(),
-            events_at: BTreeSet::new(),
-            latest: BTreeSet::new(),
-            polled: BTreeSet::new(),
-            overgrown: BTreeSet::new(),
-            expired: BTreeSet::new(),
-            idempotency_keys: BTreeSet::new(),
-            child_keys: BTreeSet::new(),
-            ..rows
-        });
-    }
-}
-
-/// Looks who is in the sets that were asked for in vain, so that they are held from the beginning, in order.
-async fn learn_members(scene: &Scene<'_>, learned: &mut Learned) -> crate::error::Result<()> {
-    let sets = std::mem::take(&mut learned.sets).into_iter();
-    let sets = sets.filter(|select| !sets::leaves_out(&select.set) && !sets::is_loose(&select.set));
-    let now = scene.clock.guess();
-    for seek in sets::seek(scene.ns, sets.map(|select| (select.set, select.limit)).collect(), now, Hold::Not)
-    {
-        let found = scene.db.query(seek.call.sql, seek.call.params).await?;
-        for (_, members) in seek.sets.read(&found, now)? {
-            learned.needs.tasks.extend(members.rows.iter().map(|row| row.task.id));
-        }
-    }
-    Ok(())
-}
-
-/// What the requests need before anything is known, and of how many tasks of each set they ask together.
-fn first_needs(group: &mut Group, context: Context<'_>, asked: &mut HashMap<TaskSet, usize>) -> Needs {
-    let (sight, rows, mut all) = (Sight { context, skipped: false }, Rows::default(), Needs::default());
-    for job in group {
-        if let Progress::Need(needs) = job.step(&rows, &sight) {
-            for select in &needs.task_sets {
-                *asked.entry(select.set.clone()).or_default() += select.limit;
-            }
-            all.merge(*needs);
-        }
-    }
-    asked.retain(|set, _| matches!(set, TaskSet::Ready { .. }));
-    all
 }
 
 /// Requests of one namespace share a transaction, in the order in which they came.
