@@ -11,6 +11,7 @@ use crate::{Case, Store, cases};
 
 pub(super) const CASES: &[Case] = cases![
     a_claim_starts_what_it_gives,
+    a_claim_starts_the_same_for_who_has_asked_before,
     a_claim_goes_by_priority_then_time_then_id,
     a_claim_gives_no_more_than_its_limit,
     a_claim_of_several_queues_takes_the_first_of_all,
@@ -25,6 +26,7 @@ pub(super) const CASES: &[Case] = cases![
     an_empty_claim_tells_when_a_lease_or_a_wait_ends,
     an_empty_claim_of_nothing_tells_no_time,
     a_claim_takes_over_a_lease_that_is_over,
+    a_lease_that_is_over_comes_before_what_is_ready_after_it,
     a_claim_counts_a_timeout,
     a_claim_resumes_waits_that_are_over,
     a_claim_fails_expired_tasks,
@@ -80,6 +82,32 @@ async fn a_claim_starts_what_it_gives(store: Store) {
     let started = event("task.started", &json!({"owner": "w", "attempt": 1}));
     assert_eq!(store.log(task.id).await[1..], [started]);
     assert!(store.claim("v", 1).await.tasks.is_empty());
+}
+
+/// A store may give known askers what is ready without a plan.
+async fn a_claim_starts_the_same_for_who_has_asked_before(store: Store) {
+    assert!(store.claim("known", 1).await.tasks.is_empty());
+    let mut seen = Vec::new();
+    for owner in ["known", "new"] {
+        let task = store.create(TaskCreate { timeout_seconds: Some(10.into()), ..plain_create() }).await;
+        let asked =
+            Claim { key: Some(format!("key of {owner}")), ..Claim::new(&store.namespace, "q", owner) };
+        let mut given = claim(&store, asked).await.tasks.remove(0);
+        assert_eq!(store.task(task.id).await, given);
+        let data = json!({"owner": owner, "attempt": 1});
+        assert_eq!(store.log(task.id).await[1..], [event("task.started", &data)]);
+        // What differs by itself: who it is, and in which order they were made.
+        (given.id, given.root) = (TaskId(uuid::Uuid::nil()), TaskId(uuid::Uuid::nil()));
+        if let Some(lease) = &mut given.lease {
+            assert_eq!(
+                (lease.owner.as_str(), lease.expires_at),
+                (owner, Some(store.now() + Seconds::new(10)))
+            );
+            lease.owner.clear();
+        }
+        seen.push(given);
+    }
+    assert_eq!(seen[0], seen[1]);
 }
 
 async fn a_claim_goes_by_priority_then_time_then_id(store: Store) {
@@ -234,6 +262,16 @@ async fn a_claim_takes_over_a_lease_that_is_over(store: Store) {
     assert!(token_of(&second) > token);
     let log: Vec<_> = store.log(task.id).await.into_iter().map(|(kind, _)| kind).collect();
     assert_eq!(log[2..], ["task.lease_lost", "task.started"]);
+}
+
+async fn a_lease_that_is_over_comes_before_what_is_ready_after_it(store: Store) {
+    let first = store.plain().await;
+    let short = Claim { lease_seconds: Some(5.into()), ..Claim::new(&store.namespace, "q", "w") };
+    assert_eq!(ids(&claim(&store, short).await), [first.id]);
+    let later = store.create(TaskCreate { priority: Some(1), ..plain_create() }).await;
+    store.clock.advance(6);
+    assert_eq!(ids(&store.claim("w", 1).await), [first.id]);
+    assert_eq!(ids(&store.claim("w", 1).await), [later.id]);
 }
 
 async fn a_claim_counts_a_timeout(store: Store) {
