@@ -15,7 +15,7 @@ use statehold_core::row::{
 
 use crate::connection::Connection;
 use crate::error::{Result, Trouble, odd};
-use crate::rows::{Changes, Table, Version, tail, write};
+use crate::rows::{Changes, Table, Version, tail};
 use crate::snapshot::Snapshot;
 use crate::space::{Bytes, Range, Space};
 use crate::{groups, streams, tasks};
@@ -146,7 +146,7 @@ impl Writing {
             self.members_put.extend(is.difference(&was).cloned());
             let name = space.key(&own);
             match after {
-                Some(row) => self.put.push(Put { name, value: write(row)?, gone_at: row.gone_at() }),
+                Some(row) => self.put.push(Put { name, value: row.write()?, gone_at: row.gone_at() }),
                 None => self.gone.push(name),
             }
         }

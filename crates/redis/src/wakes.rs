@@ -15,10 +15,12 @@ use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, timeout};
 
+use crate::claims;
 use crate::commit::Wake;
 use crate::config::Config;
 use crate::connection::{Connection, client};
 use crate::error::Result;
+use crate::snapshot::read_id;
 
 /// How many marks a message has at most; with more, everyone is woken.
 const MOST: usize = 1000;
@@ -101,6 +103,12 @@ impl Wakes {
         Wake { channel: self.channel.clone(), message, own: self.own.clone() }
     }
 
+    /// The message that wakes other processes for tasks that were started; their ids come after it.
+    pub(crate) fn start_of_started(&self, namespace: &str) -> Wake {
+        let message = format!("{}:>{namespace}\n", self.heard.name);
+        Wake { channel: self.channel.clone(), message, own: self.own.clone() }
+    }
+
     /// The message that wakes everyone in other processes.
     pub(crate) fn message_to_all(&self) -> Wake {
         let message = format!("{}:*", self.heard.name);
@@ -129,16 +137,32 @@ async fn call_out(db: Connection, channel: String, heard: Arc<Heard>) {
 }
 
 /// Wakes for a message of another process.
-fn hear(text: &str, hub: &Hub, heard: &Heard) {
-    let Some((name, marks)) = text.split_once(':') else { return };
-    if name == heard.name {
+fn hear(message: &[u8], hub: &Hub, heard: &Heard) {
+    let Some((name, what)) = split(message, b':') else { return };
+    if name == heard.name.as_bytes() {
         heard.note();
-    } else if marks == "*" {
-        hub.wake_all();
-    } else {
-        let digits = marks.as_bytes().chunks(16).filter_map(|digits| std::str::from_utf8(digits).ok());
-        hub.wake(digits.filter_map(|digits| u64::from_str_radix(digits, 16).ok()).map(Mark));
+        return;
     }
+    match what.first() {
+        Some(b'*') => hub.wake_all(),
+        Some(b'>') => hear_started(&what[1..], hub),
+        _ => {
+            let digits = what.chunks(16).filter_map(|digits| std::str::from_utf8(digits).ok());
+            hub.wake(digits.filter_map(|digits| u64::from_str_radix(digits, 16).ok()).map(Mark));
+        }
+    }
+}
+
+/// Wakes for tasks that another process has started: the namespace, a line's end, and their ids.
+fn hear_started(what: &[u8], hub: &Hub) {
+    let Some((namespace, ids)) = split(what, b'\n') else { return };
+    let namespace = String::from_utf8_lossy(namespace);
+    hub.wake(ids.chunks(16).filter_map(read_id).flat_map(|id| claims::marks(&namespace, id)));
+}
+
+fn split(bytes: &[u8], at: u8) -> Option<(&[u8], &[u8])> {
+    let at = bytes.iter().position(|byte| *byte == at)?;
+    Some((&bytes[..at], &bytes[at + 1..]))
 }
 
 async fn listen(
@@ -178,7 +202,7 @@ async fn listen_once(
     hub.wake_all();
     let mut messages = listening.into_on_message();
     while let Some(message) = messages.next().await {
-        hear(&String::from_utf8_lossy(message.get_payload_bytes()), hub, heard);
+        hear(message.get_payload_bytes(), hub, heard);
     }
     Ok(())
 }

@@ -1,8 +1,8 @@
-//! Lanes: what a namespace's callers ask for at the same time is loaded, planned and written together, in the order in
-//! which it came. A lane is there while someone waits in it. It plans the next group while the last one is on its way.
+//! What a namespace's callers ask for at the same time is loaded, planned and written together, in the order in which it
+//! came. The next group is planned while the last one is on its way.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -10,17 +10,20 @@ use futures_util::stream::FuturesUnordered;
 use futures_util::{FutureExt as _, StreamExt as _};
 use redis::Cmd;
 
+use statehold_core::call::Claim;
 use statehold_core::model::TaskId;
-use statehold_core::plan::{Context, Effects, Needs, Rows, Step, TaskSet};
+use statehold_core::plan::{Context, Effects, Needs, Ready, Rows, Step, TaskSet};
 use statehold_core::wake::Mark;
 use statehold_core::{Clock, Error, Result};
-use tokio::sync::{Notify, oneshot};
+use tokio::sync::oneshot;
 use tokio::task::yield_now;
 use tokio::time::{Instant, sleep};
 
+use crate::claims::{self, Said};
 use crate::commit::{Changed, Written, call, send};
 use crate::connection::Connection;
 use crate::error::{Trouble, unknown};
+use crate::lanes::{Lanes, Seats};
 use crate::memory::Memory;
 use crate::namespaces::Registry;
 use crate::rows::Version;
@@ -31,8 +34,12 @@ use crate::wakes::Wakes;
 /// How many requests are written together at most.
 const MOST: usize = 256;
 
-/// How many groups of a lane are on their way at most.
-const FLIGHTS: usize = 2;
+/// How many are together at least, if that many wait: a group costs something by itself.
+const LEAST: usize = 8;
+
+/// How many groups of a lane are on their way at most. Requests that come again as soon as they are answered are spread over
+/// as many, so that the server is not idle while they are planned.
+const FLIGHTS: usize = 3;
 
 /// Of how many namespaces rows are remembered.
 const REMEMBERED: usize = 64;
@@ -43,7 +50,7 @@ const TRIES: u32 = 3;
 /// How long one request is tried again and again while others are faster or the server is away.
 const PATIENCE: Duration = Duration::from_secs(20);
 /// How long a request waits for a server that cannot be reached.
-const OUTAGE: Duration = Duration::from_secs(3);
+pub(crate) const OUTAGE: Duration = Duration::from_secs(3);
 
 /// A request in a lane.
 pub(crate) trait Job: Send {
@@ -125,14 +132,8 @@ type Group = Vec<Box<dyn Job>>;
 /// The lanes of a store.
 pub(crate) struct Writer {
     desk: Arc<Desk>,
-    lanes: Arc<Mutex<HashMap<String, Waiting>>>,
-}
-
-/// Who waits in a lane.
-struct Waiting {
-    jobs: Group,
-    /// Tells the lane that someone has come.
-    bell: Arc<Notify>,
+    lanes: Lanes<Box<dyn Job>>,
+    claims: Lanes<claims::Waiting>,
 }
 
 /// What every lane works with.
@@ -196,7 +197,7 @@ impl Failure {
 
 impl Writer {
     pub(crate) fn new(desk: Desk) -> Self {
-        Self { desk: Arc::new(desk), lanes: Arc::default() }
+        Self { desk: Arc::new(desk), lanes: Lanes::new(), claims: Lanes::new() }
     }
 
     /// What every lane works with.
@@ -204,24 +205,23 @@ impl Writer {
         &self.desk
     }
 
-    /// Puts a request into the lane of its namespace, which begins to move if it stood empty. Lanes go on when the caller
-    /// is gone.
-    pub(crate) fn send(&self, namespace: String, job: Box<dyn Job>) {
-        let mut lanes = self.lanes.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(lane) = lanes.get_mut(&namespace) {
-            lane.jobs.push(job);
-            lane.bell.notify_one();
-            return;
-        }
-        let bell = Arc::new(Notify::new());
-        lanes.insert(namespace.clone(), Waiting { jobs: vec![job], bell: Arc::clone(&bell) });
-        let lane = Lane {
-            space: Space::new(&self.desk.prefix, &namespace),
-            memory: self.desk.memory(&namespace),
-            desk: Arc::clone(&self.desk),
-            namespace,
-        };
-        tokio::spawn(run(lane, Arc::clone(&self.lanes), bell));
+    /// Lets a request wait in the lane of its namespace until it is answered, and the lane go on when the caller is gone.
+    pub(crate) async fn wait<T>(
+        &self,
+        namespace: &str,
+        job: Box<dyn Job>,
+        answer: oneshot::Receiver<T>,
+    ) -> Option<T> {
+        let run = |seats| run(Lane::new(&self.desk, namespace), seats).boxed();
+        self.lanes.wait(namespace, job, answer, run).await
+    }
+
+    /// The same for a claim that the server decides.
+    pub(crate) async fn claim(&self, claim: Arc<Claim>, ready: Option<Ready>) -> Option<Result<Said>> {
+        let (reply, answer) = oneshot::channel();
+        let namespace = &Arc::clone(&claim).namespace;
+        let run = |seats| claims::run(claims::Lane::new(&self.desk, namespace), seats).boxed();
+        self.claims.wait(namespace, claims::Waiting { claim, ready, reply }, answer, run).await
     }
 }
 
@@ -231,6 +231,8 @@ struct Lane {
     namespace: String,
     space: Space,
     memory: Arc<Mutex<Memory>>,
+    /// How many requests are on their way.
+    aloft: AtomicUsize,
 }
 
 /// A group that was planned.
@@ -240,28 +242,29 @@ struct Decided {
     marks: Vec<Mark>,
     /// Kinds of which unknown rows were taken for absent.
     guessed: BTreeSet<u8>,
-    /// It counts on it that no other process takes ready tasks.
-    looked_ahead: bool,
 }
 
 /// Moves a lane until nobody waits in it.
-async fn run(lane: Lane, lanes: Arc<Mutex<HashMap<String, Waiting>>>, bell: Arc<Notify>) {
+async fn run(lane: Lane, seats: Seats<Box<dyn Job>>) {
     let mut flights = FuturesUnordered::new();
     loop {
-        let jobs = take(&lanes, &lane.namespace, flights.is_empty());
-        let Some(jobs) = jobs else { return };
+        let Some(jobs) = seats.take(flights.is_empty()) else { return };
         let idle = jobs.is_empty();
-        for mut group in groups(jobs) {
+        let share = (jobs.len() + lane.aloft.load(Ordering::Relaxed)).div_ceil(FLIGHTS);
+        for mut group in groups(jobs, share.clamp(LEAST, MOST)) {
             if flights.len() >= FLIGHTS {
                 lane.land(&mut flights).await;
             }
             match lane.desk.decide(&lane, &mut group, &mut Needs::default(), true).await {
-                Ok(decided) => flights.push(lane.fly(group, decided)),
+                Ok(decided) => {
+                    let mut flight = Box::pin(lane.fly(group, decided));
+                    // It is sent before the next one is planned, which may read what it writes.
+                    match (&mut flight).now_or_never() {
+                        Some(landed) => lane.landed(landed, &mut flights).await,
+                        None => flights.push(flight),
+                    }
+                }
                 Err(_) => lane.settle(group).await,
-            }
-            // It is sent before the next one is planned.
-            if let Some(landed) = flights.next().now_or_never().flatten() {
-                lane.landed(landed, &mut flights).await;
             }
         }
         if flights.len() >= FLIGHTS {
@@ -269,33 +272,34 @@ async fn run(lane: Lane, lanes: Arc<Mutex<HashMap<String, Waiting>>>, bell: Arc<
         } else if idle {
             tokio::select! {
                 Some(landed) = flights.next() => lane.landed(landed, &mut flights).await,
-                () = bell.notified() => {}
+                () = seats.someone() => {}
             }
         }
     }
-}
-
-/// Takes all who wait; none if the lane is over, because nobody does and nothing is on its way.
-fn take(lanes: &Mutex<HashMap<String, Waiting>>, namespace: &str, idle: bool) -> Option<Group> {
-    let mut lanes = lanes.lock().unwrap_or_else(PoisonError::into_inner);
-    let jobs = lanes.get_mut(namespace).map(|lane| std::mem::take(&mut lane.jobs)).unwrap_or_default();
-    if jobs.is_empty() && idle {
-        lanes.remove(namespace);
-        return None;
-    }
-    Some(jobs)
 }
 
 /// A group that came back, and how.
 type Landed = (Group, Decided, crate::error::Result<Written>);
 
 impl Lane {
+    fn new(desk: &Arc<Desk>, namespace: &str) -> Self {
+        Self {
+            space: Space::new(&desk.prefix, namespace),
+            memory: desk.memory(namespace),
+            desk: Arc::clone(desk),
+            namespace: namespace.to_owned(),
+            aloft: AtomicUsize::new(0),
+        }
+    }
+
     /// Sends what a group leaves.
     async fn fly(&self, group: Group, decided: Decided) -> Landed {
+        self.aloft.fetch_add(group.len(), Ordering::Relaxed);
         let written = match &decided.call {
             Some(call) => send(&self.desk.db, call).await,
             None => Ok(Written::Later),
         };
+        self.aloft.fetch_sub(group.len(), Ordering::Relaxed);
         (group, decided, written)
     }
 
@@ -358,7 +362,7 @@ impl Lane {
 
 impl Desk {
     /// What is known of a namespace.
-    fn memory(&self, namespace: &str) -> Arc<Mutex<Memory>> {
+    pub(crate) fn memory(&self, namespace: &str) -> Arc<Mutex<Memory>> {
         let mut memories = self.memories.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(memory) = memories.get(namespace) {
             return Arc::clone(memory);
@@ -446,7 +450,6 @@ impl Desk {
         if let Some(memory) = &mut memory {
             match &writing {
                 Ok(writing) => {
-                    memory.move_ready(&writing.members_gone, &writing.members_put);
                     memory.sent(writing.touched(), version);
                 }
                 Err(_) => memory.forget_after(&BTreeSet::new()),
@@ -454,7 +457,7 @@ impl Desk {
         }
         let writing = writing?;
         let call = call(&snapshot, &writing, &version, &wake);
-        Ok(Decided { call, marks, guessed: snapshot.guessed, looked_ahead: snapshot.looked_ahead })
+        Ok(Decided { call, marks, guessed: snapshot.guessed })
     }
 
     /// Sees to it that everyone knows what was written, and forgets what is remembered if it was not.
@@ -474,9 +477,6 @@ impl Desk {
             Err(trouble) => {
                 let mut memory = lane.memory.lock().unwrap_or_else(PoisonError::into_inner);
                 memory.forget_after(&decided.guessed);
-                if decided.looked_ahead {
-                    memory.be_crowded();
-                }
                 return Err(Failure { trouble, committing: true });
             }
         }
@@ -533,14 +533,14 @@ impl Desk {
     }
 }
 
-/// Requests are written together in the order in which they came, except those that must be alone.
-fn groups(jobs: Group) -> Vec<Group> {
+/// Requests are written together in the order in which they came, so many at most, except those that must be alone.
+fn groups(jobs: Group, most: usize) -> Vec<Group> {
     let mut groups: Vec<Group> = Vec::new();
     let mut open = false;
     for job in jobs {
         let alone = job.is_alone();
         match groups.last_mut() {
-            Some(group) if open && !alone && group.len() < MOST => group.push(job),
+            Some(group) if open && !alone && group.len() < most => group.push(job),
             _ => groups.push(vec![job]),
         }
         open = !alone;
@@ -555,7 +555,7 @@ fn fail_all(group: Group, error: &Error) {
 }
 
 /// How long to wait before the next try: longer each time, and not as long as others do.
-fn pause(tries: u32, lost: bool) -> Duration {
+pub(crate) fn pause(tries: u32, lost: bool) -> Duration {
     let (first, most) = if lost { (50_000, 1_000_000) } else { (200, 20_000) };
     let most = (first << tries.min(10)).min(most);
     // The clock's last digits are as good as a die.
