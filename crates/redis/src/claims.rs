@@ -5,8 +5,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use futures_util::stream::FuturesUnordered;
-use futures_util::{FutureExt as _, StreamExt as _};
+use futures_util::FutureExt as _;
 use redis::{Cmd, Value};
 use statehold_core::call::{Claim, Claimed};
 use statehold_core::model::TaskId;
@@ -18,7 +17,7 @@ use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep};
 
 use crate::error::{odd, unknown};
-use crate::lanes::Seats;
+use crate::lanes::{Flights, Seats};
 use crate::memory::Memory;
 use crate::rows::{Table as _, Version, read, tail};
 use crate::space::{Bytes, Space};
@@ -65,7 +64,7 @@ pub(crate) fn is_noted(memory: &Memory, claim: &Claim, now: Timestamp) -> bool {
 
 /// Moves a lane until nobody waits in it.
 pub(crate) async fn run(lane: Lane, seats: Seats<Waiting>) {
-    let mut flights = FuturesUnordered::new();
+    let mut flights = Flights::new();
     loop {
         let Some(mut jobs) = seats.take(flights.is_empty()) else { return };
         // Whoever has left takes nothing.
@@ -176,7 +175,9 @@ impl Lane {
         queues.sort_unstable();
         call.arg(queues.len());
         for (_, queue) in queues {
-            call.arg(queue.as_str()).arg(QueueRow { queue: (*queue).clone(), paused: false }.write()?);
+            let mut open = Bytes::new();
+            QueueRow { queue: (*queue).clone(), paused: false }.write(&mut open)?;
+            call.arg(queue.as_str()).arg(open);
         }
         call.arg(group.len());
         for job in group {

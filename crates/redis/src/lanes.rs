@@ -4,13 +4,14 @@
 
 use std::collections::HashMap;
 use std::future::poll_fn;
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, Waker};
 
 use futures_util::future::BoxFuture;
 use tokio::runtime::Handle;
-use tokio::sync::{Notify, oneshot};
+use tokio::sync::Notify;
+use tokio::sync::oneshot::{self, error::TryRecvError};
 
 type Waiters<J> = Arc<Mutex<HashMap<String, Waiting<J>>>>;
 
@@ -33,9 +34,16 @@ pub(crate) struct Seats<J> {
     bell: Arc<Notify>,
 }
 
-/// A lane as it moves; empty once it is over or has been taken from whoever moved it.
+/// A lane that is moved by whoever came first.
 #[derive(Clone)]
-struct Ride(Arc<Mutex<Option<BoxFuture<'static, ()>>>>);
+struct Ride(Arc<Mutex<Moving>>);
+
+struct Moving {
+    /// None once it is over or goes on by itself.
+    lane: Option<BoxFuture<'static, ()>>,
+    /// Wakes whoever moves it.
+    driver: Option<Waker>,
+}
 
 impl<J: Send + 'static> Lanes<J> {
     pub(crate) fn new() -> Self {
@@ -53,11 +61,17 @@ impl<J: Send + 'static> Lanes<J> {
         let Some(ride) = self.enter(namespace, job, run) else { return answer.await.ok() };
         let (ride, mut answer) = (Driver(ride), pin!(answer));
         poll_fn(|context| {
-            ride.0.poll(context);
-            answer.as_mut().poll(context)
+            if !ride.0.poll(context) {
+                return answer.as_mut().poll(context).map(Result::ok);
+            }
+            // An answer that comes while this moves the lane must not wake it: it would only be put behind others.
+            match answer.try_recv() {
+                Ok(answer) => Poll::Ready(Some(answer)),
+                Err(TryRecvError::Empty) => Poll::Pending,
+                Err(TryRecvError::Closed) => Poll::Ready(None),
+            }
         })
         .await
-        .ok()
     }
 
     fn enter(
@@ -81,7 +95,7 @@ impl<J: Send + 'static> Lanes<J> {
         let bell = Arc::new(Notify::new());
         let seats =
             Seats { lanes: Arc::clone(&self.0), namespace: namespace.to_owned(), bell: Arc::clone(&bell) };
-        let ride = Ride(Arc::new(Mutex::new(Some(run(seats)))));
+        let ride = Ride(Arc::new(Mutex::new(Moving { lane: Some(run(seats)), driver: None })));
         lanes.insert(namespace.to_owned(), Waiting { jobs: vec![job], bell, ride: Some(ride.clone()) });
         Some(ride)
     }
@@ -117,18 +131,27 @@ impl<J> Drop for Seats<J> {
 }
 
 impl Ride {
-    fn poll(&self, context: &mut Context<'_>) {
-        let mut lane = lock(&self.0);
-        if lane.as_mut().is_some_and(|lane| lane.as_mut().poll(context) == Poll::Ready(())) {
-            *lane = None;
+    /// Moves the lane; answers whether there is still something to move.
+    fn poll(&self, context: &mut Context<'_>) -> bool {
+        let mut moving = lock(&self.0);
+        let Some(lane) = &mut moving.lane else { return false };
+        if lane.as_mut().poll(context).is_ready() {
+            moving.lane = None;
+        } else if !moving.driver.as_ref().is_some_and(|driver| driver.will_wake(context.waker())) {
+            moving.driver = Some(context.waker().clone());
         }
+        moving.lane.is_some()
     }
 
     /// Lets the lane go on by itself.
     fn go_on(&self) {
-        let lane = lock(&self.0).take();
+        let mut moving = lock(&self.0);
+        let (lane, driver) = (moving.lane.take(), moving.driver.take());
+        drop(moving);
         if let (Some(lane), Ok(runtime)) = (lane, Handle::try_current()) {
             runtime.spawn(lane);
+            // Whoever moved it so far waits for the answer from now on.
+            driver.into_iter().for_each(Waker::wake);
         }
     }
 }
@@ -139,6 +162,42 @@ struct Driver(Ride);
 impl Drop for Driver {
     fn drop(&mut self) {
         self.0.go_on();
+    }
+}
+
+/// What a lane has on its way: a few calls, looked at in the order in which they were sent. Unlike a set of futures for many
+/// it never wakes the one who looks, who would be put behind others.
+pub(crate) struct Flights<F>(Vec<Pin<Box<F>>>);
+
+impl<F: Future> Flights<F> {
+    pub(crate) fn new() -> Self {
+        Self(Vec::new())
+    }
+
+    pub(crate) fn push(&mut self, flight: Pin<Box<F>>) {
+        self.0.push(flight);
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The first one that has come back; none if nothing is on its way.
+    pub(crate) async fn next(&mut self) -> Option<F::Output> {
+        poll_fn(|context| {
+            for place in 0..self.0.len() {
+                if let Poll::Ready(landed) = self.0[place].as_mut().poll(context) {
+                    drop(self.0.remove(place));
+                    return Poll::Ready(Some(landed));
+                }
+            }
+            if self.0.is_empty() { Poll::Ready(None) } else { Poll::Pending }
+        })
+        .await
     }
 }
 

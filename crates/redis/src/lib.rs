@@ -231,11 +231,10 @@ impl Redis {
             snapshot.load(Needs::default()).await?;
             snapshot.seen.ranges.push(dump::nothing());
             desk.registry.enter(self.db(), namespace).await?;
-            dump::fill(&space, records)
+            dump::fill(&space, desk.versions.next(), records)
         };
         let writing = prepare.await.map_err(Trouble::into_error)?;
-        let version = desk.versions.next();
-        let call = commit::call(&snapshot, &writing, &version, &desk.wakes.message_to_all());
+        let call = commit::call(&snapshot, &writing, &desk.wakes.message_to_all());
         let Some(call) = call else { return Ok(()) };
         match commit::send(self.db(), &call).await {
             Ok(_) => Ok(()),

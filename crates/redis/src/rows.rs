@@ -36,12 +36,13 @@ pub(crate) trait Table: Kept + Serialize + DeserializeOwned {
         Vec::new()
     }
 
-    /// It as it is stored, without its version.
-    fn write(&self) -> Result<Bytes> {
-        serde_json::to_vec(self).map_err(|e| Error::corrupt(format!("a row cannot be written: {e}")).into())
+    /// Writes it as it is stored, after its version.
+    fn write(&self, stored: &mut Bytes) -> Result<()> {
+        serde_json::to_writer(stored, self)
+            .map_err(|e| Error::corrupt(format!("a row cannot be written: {e}")).into())
     }
 
-    /// What [`write`](Self::write) gave.
+    /// Reads what [`write`](Self::write) wrote.
     fn read(body: &[u8]) -> Result<Self> {
         serde_json::from_slice(body)
             .map_err(|e| Error::corrupt(format!("a row cannot be read: {e}")).caused_by(e).into())

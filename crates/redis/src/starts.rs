@@ -18,12 +18,11 @@ pub(crate) fn is_exact(at: Timestamp) -> bool {
     (Timestamp::default()..EXACT).contains(&at)
 }
 
-/// A task as it is stored, without its version.
-pub(crate) fn write(row: &TaskRow) -> Result<Bytes> {
-    let mut stored = ready_line(row).unwrap_or_default().into_bytes();
+/// Writes a task as it is stored, after its version.
+pub(crate) fn write(row: &TaskRow, mut stored: &mut Bytes) -> Result<()> {
+    stored.extend(ready_line(row).unwrap_or_default().bytes());
     serde_json::to_writer(&mut stored, row)
-        .map_err(|e| Error::corrupt(format!("a task cannot be written: {e}")))?;
-    Ok(stored)
+        .map_err(|e| Error::corrupt(format!("a task cannot be written: {e}")).into())
 }
 
 /// What a start needs to know of a ready task, unless there is more to it.
@@ -37,7 +36,7 @@ fn ready_line(row: &TaskRow) -> Option<String> {
     plain.then(|| format!("{} {} {} {}\n", task.attempt, row.head.last, or_none(timeout), or_none(expiry)))
 }
 
-/// Reads what [`write`] gave, or what a start made of it.
+/// Reads what [`write`] wrote, or what a start made of it.
 pub(crate) fn read(stored: &[u8]) -> Result<TaskRow> {
     let bad = || Error::corrupt("a task cannot be read");
     let (start, body) = match stored.first() {

@@ -45,8 +45,8 @@ impl Table for TaskRow {
         places
     }
 
-    fn write(&self) -> Result<Bytes> {
-        starts::write(self)
+    fn write(&self, stored: &mut Bytes) -> Result<()> {
+        starts::write(self, stored)
     }
 
     fn read(body: &[u8]) -> Result<Self> {

@@ -6,8 +6,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use futures_util::stream::FuturesUnordered;
-use futures_util::{FutureExt as _, StreamExt as _};
+use futures_util::FutureExt as _;
 use redis::Cmd;
 
 use statehold_core::call::Claim;
@@ -23,7 +22,7 @@ use crate::claims::{self, Said};
 use crate::commit::{Changed, Written, call, send};
 use crate::connection::Connection;
 use crate::error::{Trouble, unknown};
-use crate::lanes::{Lanes, Seats};
+use crate::lanes::{Flights, Lanes, Seats};
 use crate::memory::Memory;
 use crate::namespaces::Registry;
 use crate::rows::Version;
@@ -246,7 +245,7 @@ struct Decided {
 
 /// Moves a lane until nobody waits in it.
 async fn run(lane: Lane, seats: Seats<Box<dyn Job>>) {
-    let mut flights = FuturesUnordered::new();
+    let mut flights = Flights::new();
     loop {
         let Some(jobs) = seats.take(flights.is_empty()) else { return };
         let idle = jobs.is_empty();
@@ -304,7 +303,7 @@ impl Lane {
     }
 
     /// Waits for a group that is on its way.
-    async fn land(&self, flights: &mut FuturesUnordered<impl Future<Output = Landed>>) {
+    async fn land(&self, flights: &mut Flights<impl Future<Output = Landed>>) {
         if let Some(landed) = flights.next().await {
             self.landed(landed, flights).await;
         }
@@ -312,7 +311,7 @@ impl Lane {
 
     /// Answers a group that came back. If it came to nothing, so may those behind it: all of them are waited for, and then
     /// each is tried on what is loaded.
-    async fn landed(&self, landed: Landed, flights: &mut FuturesUnordered<impl Future<Output = Landed>>) {
+    async fn landed(&self, landed: Landed, flights: &mut Flights<impl Future<Output = Landed>>) {
         let Some(failed) = self.answer(landed).await else { return };
         let mut all = vec![failed];
         while let Some(landed) = flights.next().await {
@@ -446,7 +445,7 @@ impl Desk {
             }
             changed.add(*effects);
         }
-        let writing = changed.writing(&lane.space);
+        let writing = changed.writing(&lane.space, version);
         if let Some(memory) = &mut memory {
             match &writing {
                 Ok(writing) => {
@@ -456,7 +455,7 @@ impl Desk {
             }
         }
         let writing = writing?;
-        let call = call(&snapshot, &writing, &version, &wake);
+        let call = call(&snapshot, &writing, &wake);
         Ok(Decided { call, marks, guessed: snapshot.guessed })
     }
 
