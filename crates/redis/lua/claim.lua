@@ -7,14 +7,15 @@
 --   how many claims, each with: owner, the owner as JSON, how many at most, lease in microseconds or "", key or "", up to
 --     when what is due was handled in microseconds or "", how many queues, their numbers
 -- answers: the server's time, the time, and for each claim one of
---   "got" and the rows, in order
+--   "got" and the rows, in order, as they were before the start
 --   "none" and the first timer and lease of each queue that are to come, as in the index
 --   "due": something in these queues is
 --   "plan": a queue is paused, an earlier claim with the key holds something, another process is about to take what is first,
 --     or one of the tasks is more than a plain start
--- A row begins with its version. Then, if a plain start is all it takes, "attempt number timeout expiry\n": how often it was
--- started, the number of its last event, and two times in microseconds or "-". A start leaves, between version and body,
--- ">time lease\n", the owner and the key, a line each: whoever reads it works out the rest.
+-- A row begins with its version. Then, if a plain start is all it takes, "Rattempt number timeout expiry\n": how often it was
+-- started, the number of its last event, and two times in microseconds or "-". A start puts "S" there, and three lines at the
+-- end: the owner, the key, and "time lease". Whoever reads it works out the rest. Bodies are not passed through here again:
+-- every byte of a string costs something in Lua.
 local READY, TIMER, LEASE = 'R', 'T', 'L'
 
 -- A time as it stands in the index.
@@ -77,6 +78,7 @@ local function claim(keys, args)
   for i = 1, tonumber(next_arg()) do
     local one = { owner = next_arg(), json = next_arg(), limit = tonumber(next_arg()) }
     one.lease, one.key, one.handled, one.queues = next_arg(), next_arg(), next_arg(), {}
+    one.line = '\n' .. one.owner .. '\n' .. one.key .. '\n' .. now_text .. ' ' .. one.lease
     one.from = one.handled ~= '' and stamp(tonumber(one.handled) + 1) or ''
     for place = 1, tonumber(next_arg()) do
       local queue = queues[tonumber(next_arg())]
@@ -97,12 +99,12 @@ local function claim(keys, args)
   -- What a start needs to know of a ready task; nothing if it has expired.
   local function look_at(queue, member, row)
     local id = string.sub(member, -16)
-    local attempt, number, timeout, expiry, body = string.match(row or '', '^(%d+) (%d+) (%S+) (%S+)\n()', 17)
+    local attempt, number, timeout, expiry = string.match(row or '', '^R(%d+) (%d+) (%S+) (%S+)\n', 17)
     if not attempt or (crowded and is_reserved(reservations, id, me, server)) then
       return { member = member }
     elseif expiry == '-' or tonumber(expiry) > now then
       return {
-        queue = queue, member = member, id = id, name = tag .. 't' .. id, body = string.sub(row, body), plain = true,
+        queue = queue, member = member, id = id, name = tag .. 't' .. id, row = row, plain = true,
         attempt = tonumber(attempt) + 1, number = tonumber(number) + 1, timeout = tonumber(timeout), expiry = tonumber(expiry),
       }
     end
@@ -175,7 +177,7 @@ local function claim(keys, args)
   end
 
   -- From here on nothing can go wrong: what is chosen is written.
-  local put, gone, places, started, answers = {}, {}, {}, {}, {}
+  local gone, places, started, answers = {}, {}, {}, {}, {}
   local high, low = tonumber(known[2]) or 0, tonumber(known[3]) or 0
   local function start(one, task)
     local queue, id, finish = task.queue, task.id, task.timeout and now + task.timeout
@@ -206,11 +208,9 @@ local function claim(keys, args)
     place(log_member('task', position, '\0' .. stream .. '\0' .. number))
     call('RPUSH', tag .. 'E' .. stream, number .. ' ' .. now_text .. ' ' .. position .. '\ntask.started\n\n{"attempt":'
       .. string.format('%.0f', task.attempt) .. ',"owner":' .. one.json .. '}')
-    local row = version .. '>' .. now_text .. ' ' .. one.lease .. '\n' .. one.owner .. '\n' .. one.key .. '\n' .. task.body
-    put[#put + 1] = task.name
-    put[#put + 1] = row
+    call('SETRANGE', task.name, '0', version .. 'S')
+    call('APPEND', task.name, one.line)
     started[#started + 1] = id
-    return row
   end
 
   local chosen = {}
@@ -222,7 +222,8 @@ local function claim(keys, args)
     local answer = { 'got' }
     if type(chosen[i]) == 'table' then
       for _, task in ipairs(chosen[i]) do
-        answer[#answer + 1] = start(one, task)
+        start(one, task)
+        answer[#answer + 1] = task.row
       end
     else
       answer[1] = chosen[i]
@@ -239,7 +240,6 @@ local function claim(keys, args)
     return { server, now, answers }
   end
 
-  in_parts('MSET', put)
   in_parts('ZREM', gone, index)
   in_parts('ZADD', places, index)
   for _, queue in ipairs(queues) do

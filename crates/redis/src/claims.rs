@@ -9,7 +9,7 @@ use futures_util::FutureExt as _;
 use redis::{Cmd, Value};
 use statehold_core::call::{Claim, Claimed};
 use statehold_core::model::TaskId;
-use statehold_core::plan::{Effects, Ready, start_topics};
+use statehold_core::plan::{Effects, Ready, Starter, start_topics};
 use statehold_core::row::{Change, PollerKey, QueueRow, TaskRow};
 use statehold_core::wake::Mark;
 use statehold_core::{Error, Result, Timestamp};
@@ -195,7 +195,7 @@ impl Lane {
         let mut read_one = |(answer, job): (Vec<Bytes>, &Waiting)| {
             let (word, rest) = answer.split_first().ok_or_else(|| odd("what was claimed"))?;
             Ok(match word.as_slice() {
-                b"got" => Said::Claimed(take(rest, &mut started)?),
+                b"got" => Said::Claimed(take(rest, &job.claim, now, &mut started)?),
                 b"none" if job.ready.is_some_and(|ready| ready.more) => Said::Claimed(nothing(Some(now))),
                 b"none" => Said::Claimed(nothing(next_at(rest))),
                 b"due" => Said::Due,
@@ -244,13 +244,21 @@ fn claim_args(call: &mut Cmd, job: &Waiting, numbers: &BTreeMap<&String, usize>)
     Ok(())
 }
 
-/// Takes in the tasks that a claim got.
-fn take(rows: &[Bytes], started: &mut Effects) -> crate::error::Result<Claimed> {
+/// Takes in the tasks that a claim got: they are answered as they were before.
+fn take(
+    rows: &[Bytes],
+    claim: &Claim,
+    now: Timestamp,
+    effects: &mut Effects,
+) -> crate::error::Result<Claimed> {
+    let Claim { owner, lease_seconds, key, .. } = claim;
+    let starter = Starter { owner, lease_seconds: *lease_seconds, claim_key: key.as_deref() };
     let mut tasks = Vec::with_capacity(rows.len());
     for stored in rows {
-        let row = read::<TaskRow>(stored)?;
+        let mut row = read::<TaskRow>(stored)?;
+        row.start(&starter, now);
         tasks.push(row.task.clone());
-        started.tasks.push(Change { key: row.task.id, before: None, after: Some(Arc::new(row)) });
+        effects.tasks.push(Change { key: row.task.id, before: None, after: Some(Arc::new(row)) });
     }
     Ok(Claimed { tasks, next_at: None })
 }

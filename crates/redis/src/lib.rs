@@ -9,6 +9,7 @@
 
 mod claims;
 mod commit;
+mod compact;
 mod config;
 mod connection;
 mod counts;

@@ -14,8 +14,8 @@ use crate::rows::{Table, Version};
 use crate::space::Bytes;
 
 /// About how many bytes of rows are remembered, and how many keys.
-const MOST_BYTES: usize = 8 << 20;
-const MOST_KEYS: usize = 50_000;
+const MOST_BYTES: usize = 32 << 20;
+const MOST_KEYS: usize = 100_000;
 
 /// How often rows of a kind must be found absent before that is guessed again.
 const CAUTION: i32 = 16;

@@ -41,7 +41,7 @@ const LEAST: usize = 8;
 const FLIGHTS: usize = 3;
 
 /// Of how many namespaces rows are remembered.
-const REMEMBERED: usize = 64;
+const REMEMBERED: usize = 16;
 
 /// How often a group tries together before each half of it has better luck alone.
 const TRIES: u32 = 3;
@@ -366,8 +366,10 @@ impl Desk {
         if let Some(memory) = memories.get(namespace) {
             return Arc::clone(memory);
         }
-        if memories.len() >= REMEMBERED {
-            memories.clear();
+        // Any other goes: most processes have few namespaces.
+        let other = memories.keys().next().filter(|_| memories.len() >= REMEMBERED).cloned();
+        if let Some(other) = other {
+            memories.remove(&other);
         }
         Arc::clone(memories.entry(namespace.to_owned()).or_default())
     }
