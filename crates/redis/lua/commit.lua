@@ -20,7 +20,8 @@
 --   events with a position: list, place, event
 --   prefixes that go: list, category, stream, number
 --   reservations:   id
--- answers: "ok", "first" if nothing was ever written before, or what has changed; and the time
+-- answers: "ok", "first" if nothing was ever written before, or what has changed; the time; and 1 if nobody but the caller
+--   listens to wakes
 -- A command on as many things as fit into one call, of which two may belong together.
 local function in_parts(command, list, key)
   for i = 1, #list, 1000 do
@@ -114,24 +115,24 @@ local function commit(keys, args)
   local now = tonumber(time[1]) * 1000000 + tonumber(time[2])
   local limit, asked, last = tonumber(args[2]), tonumber(args[3]), tonumber(known[1] or 0)
   if (limit > 0 and now >= limit) or (args[4] == '1' and (asked > now or asked + 1000000 < last)) then
-    return { 'time', now }
+    return { 'time', now, 0 }
   end
   local at = FIRST_PART
   for _ = 1, read do
     if call('GETRANGE', args[at], '0', '15') ~= args[at + 1] then
-      return { 'row', now }
+      return { 'row', now, 0 }
     end
     at = at + 2
   end
   for _ = 1, ranges do
     if table.concat(call('ZRANGEBYLEX', index, args[at], args[at + 1], 'LIMIT', '0', args[at + 2])) ~= args[at + 3] then
-      return { 'range', now }
+      return { 'range', now, 0 }
     end
     at = at + 4
   end
   for _ = 1, trims do
     if (call('HGET', meta, 'trims:' .. args[at]) or '') ~= args[at + 1] then
-      return { 'trims', now }
+      return { 'trims', now, 0 }
     end
     at = at + 2
   end
@@ -210,8 +211,9 @@ local function commit(keys, args)
     at = at + 4
   end
   pass_on('HDEL', args, at, at + reserved - 1, keys[4])
-  if args[6] ~= '' and not is_alone(args[5], args[7]) then
+  local alone = args[6] ~= '' and is_alone(args[5], args[7])
+  if args[6] ~= '' and not alone then
     call('PUBLISH', args[5], args[6])
   end
-  return { known[1] and 'ok' or 'first', now }
+  return { known[1] and 'ok' or 'first', now, alone and 1 or 0 }
 end

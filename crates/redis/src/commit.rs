@@ -16,6 +16,7 @@ use crate::error::{Result, Trouble, odd};
 use crate::rows::{Changes, Table, Version, tail};
 use crate::snapshot::{SeenRange, Snapshot};
 use crate::space::{Bytes, Range, Space};
+use crate::wakes::Wakes;
 use crate::{groups, streams, tasks};
 
 /// How much longer than its time the server keeps what expires, so that a sweep comes first.
@@ -342,11 +343,12 @@ pub(crate) enum Written {
 }
 
 /// Sends the call and reads what it says.
-pub(crate) async fn send(db: &Connection, call: &Cmd) -> Result<Written> {
+pub(crate) async fn send(db: &Connection, wakes: &Wakes, call: &Cmd) -> Result<Written> {
     let said = db.call(call).await?;
-    let (said, time): (String, i64) =
+    let (said, time, alone): (String, i64, u8) =
         redis::from_redis_value(said).map_err(|_| odd("whether it was written"))?;
     db.note_late_time(time);
+    wakes.note_alone(alone == 1);
     match said.as_str() {
         "ok" => Ok(Written::Later),
         "first" => Ok(Written::First),

@@ -237,7 +237,7 @@ impl Redis {
         let writing = prepare.await.map_err(Trouble::into_error)?;
         let call = commit::call(&snapshot, &writing, &desk.wakes.message_to_all());
         let Some(call) = call else { return Ok(()) };
-        match commit::send(self.db(), &call).await {
+        match commit::send(self.db(), &desk.wakes, &call).await {
             Ok(_) => Ok(()),
             Err(Trouble::Again) => Err(dump::not_empty(namespace)),
             Err(trouble) if trouble.is_lost() => Err(unknown(trouble)),

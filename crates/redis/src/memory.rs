@@ -7,7 +7,7 @@
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
-use statehold_core::plan::{Effects, Rows};
+use statehold_core::plan::{Effects, Map, Rows};
 use statehold_core::row::{PollerKey, PollerRow};
 
 use crate::rows::{Table, Version};
@@ -25,7 +25,7 @@ const CAUTION: i32 = 16;
 pub(crate) struct Memory {
     rows: Rows,
     /// Versions by the keys of the store; none where there is no row.
-    versions: HashMap<Bytes, Option<Version>>,
+    versions: Map<Bytes, Option<Version>>,
     /// How well it goes to take unknown rows of a kind for absent.
     luck: HashMap<u8, i32>,
     /// Whether it was found that no task depends on another.

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use redis::{Cmd, Value};
 use statehold_core::model::{Document, Entry, TaskId};
-use statehold_core::plan::{Asked, Child, Needs, Rows, TaskSet};
+use statehold_core::plan::{Asked, Child, Map, Needs, Rows, TaskSet};
 use statehold_core::row::{
     AnswerRow, ChoreRow, DeliveryRow, ExclusiveRow, FloorRow, GroupRow, LockRow, PollerRow, QueueRow,
     SignalsRow, StreamRow, TaskRow,
@@ -49,7 +49,7 @@ pub(crate) struct Terms<'a> {
 #[derive(Default)]
 pub(crate) struct Seen {
     /// Versions of rows by their keys.
-    pub(crate) rows: BTreeMap<Bytes, Option<Version>>,
+    pub(crate) rows: Map<Bytes, Option<Version>>,
     pub(crate) ranges: Vec<SeenRange>,
     /// What was trimmed away from categories, as it is stored.
     pub(crate) trims: BTreeMap<String, Bytes>,

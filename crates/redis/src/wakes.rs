@@ -4,8 +4,9 @@
 //! the change and costs no call of its own. A listener wakes for what others publish. When it had to connect anew it wakes
 //! everyone, since it may have missed something; while nothing is heard, everyone looks once a second.
 
+use std::fmt::Write as _;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use futures_util::StreamExt as _;
@@ -38,6 +39,8 @@ pub(crate) struct Wakes {
     /// A channel of this process alone; empty in a cluster, where a member does not know who listens to others.
     own: String,
     heard: Arc<Heard>,
+    /// Whether the server last saw nobody else who listens.
+    alone: AtomicBool,
     tasks: Vec<JoinHandle<()>>,
 }
 
@@ -82,7 +85,7 @@ impl Wakes {
         ];
         // What changes from now on is heard, unless the server is away.
         let _ = timeout(Duration::from_secs(5), listening).await;
-        Self { hub, channel, own, heard, tasks }
+        Self { hub, channel, own, heard, alone: AtomicBool::new(false), tasks }
     }
 
     /// Whether wakes travel between processes.
@@ -90,17 +93,41 @@ impl Wakes {
         if self.heard.is_recent() { Push::Ok } else { Push::Broken }
     }
 
-    /// The message that wakes other processes for what a commit changes.
-    pub(crate) fn message(&self, marks: &[Mark]) -> Wake {
+    /// Whether nobody waits for anything, here or, as far as is known, elsewhere. Then it is not worked out whom to wake:
+    /// whoever turns up meanwhile is woken whatever the change is.
+    pub(crate) fn is_alone(&self) -> bool {
+        self.alone.load(Ordering::Relaxed) && self.hub.is_empty()
+    }
+
+    /// Notes whether the server saw other processes that listen.
+    pub(crate) fn note_alone(&self, alone: bool) {
+        self.alone.store(alone, Ordering::Relaxed);
+    }
+
+    /// The message that wakes other processes for what a commit changes, or for anything if it is not known what.
+    pub(crate) fn message(&self, marks: Option<&mut Vec<Mark>>, idle: bool) -> Wake {
         let message = match marks {
-            [] => String::new(),
-            marks if marks.len() > MOST => format!("{}:*", self.heard.name),
-            marks => {
-                let marks: Vec<_> = marks.iter().map(|mark| format!("{:016x}", mark.0)).collect();
-                format!("{}:{}", self.heard.name, marks.concat())
+            _ if idle => String::new(),
+            Some(marks) => {
+                marks.sort_unstable();
+                marks.dedup();
+                self.message_to(marks)
             }
+            None => return self.message_to_all(),
         };
         Wake { channel: self.channel.clone(), message, own: self.own.clone() }
+    }
+
+    fn message_to(&self, marks: &[Mark]) -> String {
+        let name = &self.heard.name;
+        if marks.len() > MOST {
+            return format!("{name}:*");
+        }
+        let mut message = format!("{name}:");
+        for mark in marks {
+            let _ = write!(message, "{:016x}", mark.0);
+        }
+        message
     }
 
     /// The message that wakes other processes for tasks that were started; their ids come after it.

@@ -238,7 +238,8 @@ struct Lane {
 struct Decided {
     /// The call that writes it, unless there is nothing to write.
     call: Option<Cmd>,
-    marks: Vec<Mark>,
+    /// Whom to wake; everyone if that was not worked out.
+    marks: Option<Vec<Mark>>,
     /// Kinds of which unknown rows were taken for absent.
     guessed: BTreeSet<u8>,
 }
@@ -295,7 +296,7 @@ impl Lane {
     async fn fly(&self, group: Group, decided: Decided) -> Landed {
         self.aloft.fetch_add(group.len(), Ordering::Relaxed);
         let written = match &decided.call {
-            Some(call) => send(&self.desk.db, call).await,
+            Some(call) => send(&self.desk.db, &self.desk.wakes, call).await,
             None => Ok(Written::Later),
         };
         self.aloft.fetch_sub(group.len(), Ordering::Relaxed);
@@ -399,7 +400,7 @@ impl Desk {
     async fn attempt(&self, lane: &Lane, group: &mut Group, learned: &mut Needs) -> Result<(), Failure> {
         let decided = self.decide(lane, group, learned, false).await?;
         let written = match &decided.call {
-            Some(call) => send(&self.db, call).await,
+            Some(call) => send(&self.db, &self.wakes, call).await,
             None => Ok(Written::Later),
         };
         self.conclude(lane, decided, written).await
@@ -424,11 +425,13 @@ impl Desk {
             let mut dependent = self.dependent.lock().unwrap_or_else(PoisonError::into_inner);
             dependent.insert(lane.namespace.clone());
         }
-        let (mut accepted, mut marks) = (Vec::new(), Vec::new());
+        let (mut accepted, mut marks) = (Vec::new(), (!self.wakes.is_alone()).then(Vec::new));
         for job in group {
             let effects = self.plan(job, &mut snapshot, learned).await?;
             if !effects.is_empty() {
-                marks.extend(effects.marks(&lane.namespace));
+                if let Some(marks) = &mut marks {
+                    marks.extend(effects.marks(&lane.namespace));
+                }
                 snapshot.rows.accept(&effects);
                 accepted.push(effects);
             }
@@ -436,9 +439,7 @@ impl Desk {
         if !accepted.is_empty() {
             self.registry.enter(&self.db, &lane.namespace).await?;
         }
-        marks.sort_unstable();
-        marks.dedup();
-        let (wake, version) = (self.wakes.message(&marks), self.versions.next());
+        let (wake, version) = (self.wakes.message(marks.as_mut(), accepted.is_empty()), self.versions.next());
         let mut memory = memory.map(|memory| memory.lock().unwrap_or_else(PoisonError::into_inner));
         let mut changed = Changed::default();
         for effects in accepted {
@@ -481,7 +482,10 @@ impl Desk {
                 return Err(Failure { trouble, committing: true });
             }
         }
-        self.wakes.hub.wake(decided.marks);
+        match decided.marks {
+            Some(marks) => self.wakes.hub.wake(marks),
+            None => self.wakes.hub.wake_all(),
+        }
         Ok(())
     }
 
