@@ -1,24 +1,27 @@
 -- Writes what plans leave, if everything that they read is still as they read it. Nothing is written before all of it is
--- checked, since nothing is taken back. Arguments stay text wherever they can: a number costs more to pass on.
--- keys: meta, index, counts, reservations, then those of the parts, in their order
+-- checked, since nothing is taken back. Arguments are laid out as commands take them, so that most are passed on as they are:
+-- what is made anew here costs more than what it is for.
+-- keys: meta, index, counts, reservations
 -- args: tag, the time in microseconds from which the plans no longer hold (0: never), the time that they went by, "1" if
---   that was a guess, channel and message for the wakes, the channel of the caller alone or "", the version of what is
---   written, then parts, each with the number of its items first:
---   rows:           how many were read, how many of those, the first ones, are put, how many more are put; then the versions
---                   of those read, "" if absent, then of each that is put: value, time in milliseconds to expire or ""
---                                                                      (a key each)
+--   that was a guess, channel and message for the wakes, the channel of the caller alone or "", how many items each of the
+--   parts has (four bytes each), then the parts:
+--   rows read:      key, version or "" if absent
 --   ranges read:    min, max, limit, members
 --   trims read:     category, text
 --   sets cleared:   min and max of the rows, min and max of their places
---   rows gone:      nothing                                            (a key each)
+--   rows gone:      key
+--   rows put:       key, value with its version
+--   rows that expire: key, value with its version, time in milliseconds
 --   members gone:   member
---   members put:    member
+--   members put:    "0", member
 --   counts:         field, difference
 --   fields of meta: field, value
---   events:         category, number and time, how its place ends, position or "", body; for a prefix that goes, category,
---                   "", stream, number, ""                             (a key each)
+--   events:         list, how its place begins and ends, how it begins and ends: the position stands between
+--   events with a position: list, place, event
+--   prefixes that go: list, category, stream, number
 --   reservations:   id
--- answers: "ok", "first" if nothing was ever written before, or what has changed; and the time
+-- answers: "ok", "first" if nothing was ever written before, or what has changed; the time; and 1 if nobody but the caller
+--   listens to wakes
 -- A command on as many things as fit into one call, of which two may belong together.
 local function in_parts(command, list, key)
   for i = 1, #list, 1000 do
@@ -87,141 +90,130 @@ local function trim(meta, index, list, category, stream, up_to)
   note_trim(meta, category, last)
 end
 
+-- A command on a part of the arguments, as many as fit into one call.
+local function pass_on(command, args, from, to, key)
+  for i = from, to, 1000 do
+    local last = math.min(i + 999, to)
+    if key then
+      redis.call(command, key, unpack(args, i, last))
+    else
+      redis.call(command, unpack(args, i, last))
+    end
+  end
+end
+
+-- Fifteen numbers.
+local PARTS = '>I4I4I4I4I4I4I4I4I4I4I4I4I4I4I4'
+local FIRST_PART = 9
+
 local function commit(keys, args)
-  local call, meta, index, counts, reservations = redis.call, keys[1], keys[2], keys[3], keys[4]
-  local tag, version, key, arg = args[1], args[8], 4, 8
-  local function next_key()
-    key = key + 1
-    return keys[key]
-  end
-  local function next_arg()
-    arg = arg + 1
-    return args[arg]
-  end
-  local function items()
-    return tonumber(next_arg())
-  end
-  local function list()
-    local from, count = arg + 2, items()
-    arg = arg + count
-    return from, from + count - 1
-  end
+  local call, meta, index, counts = redis.call, keys[1], keys[2], keys[3]
+  local read, ranges, trims, cleared, gone, put, expiring, members_gone, members, counted, fields, events, placed, trimmed,
+    reserved = struct.unpack(PARTS, args[8])
 
   local time, known = call('TIME'), call('HMGET', meta, 'time', 'high', 'low')
   local now = tonumber(time[1]) * 1000000 + tonumber(time[2])
   local limit, asked, last = tonumber(args[2]), tonumber(args[3]), tonumber(known[1] or 0)
   if (limit > 0 and now >= limit) or (args[4] == '1' and (asked > now or asked + 1000000 < last)) then
-    return { 'time', now }
+    return { 'time', now, 0 }
   end
-  local read, replaced, added = items(), items(), items()
-  for i = 1, read do
-    if call('GETRANGE', keys[key + i], '0', '15') ~= args[arg + i] then
-      return { 'row', now }
+  local at = FIRST_PART
+  for _ = 1, read do
+    if call('GETRANGE', args[at], '0', '15') ~= args[at + 1] then
+      return { 'row', now, 0 }
     end
+    at = at + 2
   end
-  local rows, values = key, arg + read
-  local afresh = rows + read - replaced
-  key, arg = rows + read + added, values + 2 * (replaced + added)
-  for _ = 1, items() do
-    local members = call('ZRANGEBYLEX', index, next_arg(), next_arg(), 'LIMIT', '0', next_arg())
-    if table.concat(members) ~= next_arg() then
-      return { 'range', now }
+  for _ = 1, ranges do
+    if table.concat(call('ZRANGEBYLEX', index, args[at], args[at + 1], 'LIMIT', '0', args[at + 2])) ~= args[at + 3] then
+      return { 'range', now, 0 }
     end
+    at = at + 4
   end
-  for _ = 1, items() do
-    if (call('HGET', meta, 'trims:' .. next_arg()) or '') ~= next_arg() then
-      return { 'trims', now }
+  for _ = 1, trims do
+    if (call('HGET', meta, 'trims:' .. args[at]) or '') ~= args[at + 1] then
+      return { 'trims', now, 0 }
     end
+    at = at + 2
   end
 
-  for _ = 1, items() do
-    clear(index, tag, next_arg(), next_arg(), next_arg(), next_arg())
+  for _ = 1, cleared do
+    clear(index, args[1], args[at], args[at + 1], args[at + 2], args[at + 3])
+    at = at + 4
   end
-  local gone, put, count, log, places = {}, {}, 0, {}, 0
-  for i = 1, items() do
-    gone[i] = next_key()
+  pass_on('DEL', args, at, at + gone - 1)
+  at = at + gone
+  pass_on('MSET', args, at, at + 2 * put - 1)
+  at = at + 2 * put
+  for _ = 1, expiring do
+    call('SET', args[at], args[at + 1], 'PXAT', args[at + 2])
+    at = at + 3
   end
-  in_parts('DEL', gone)
-  for i = 1, replaced + added do
-    local name = keys[(i > replaced and afresh or rows) + i]
-    local value, expiry = version .. args[values + 2 * i - 1], args[values + 2 * i]
-    if expiry == '' then
-      put[count + 1] = name
-      put[count + 2] = value
-      count = count + 2
-    else
-      call('SET', name, value, 'PXAT', expiry)
+  pass_on('ZREM', args, at, at + members_gone - 1, index)
+  at = at + members_gone
+  pass_on('ZADD', args, at, at + 2 * members - 1, index)
+  at = at + 2 * members
+  for _ = 1, counted do
+    if call('HINCRBY', counts, args[at], args[at + 1]) == 0 then
+      call('HDEL', counts, args[at])
     end
+    at = at + 2
   end
-  in_parts('MSET', put)
-  local from, to = list()
-  for i = from, to, 1000 do
-    call('ZREM', index, unpack(args, i, math.min(i + 999, to)))
-  end
-  from, to = list()
-  for i = from, to do
-    log[places + 1] = '0'
-    log[places + 2] = args[i]
-    places = places + 2
-  end
-  for _ = 1, items() do
-    local field = next_arg()
-    if call('HINCRBY', counts, field, next_arg()) == 0 then
-      call('HDEL', counts, field)
-    end
-  end
-  for _ = 1, items() do
-    call('HSET', meta, next_arg(), next_arg())
+  for _ = 1, fields do
+    call('HSET', meta, args[at], args[at + 1])
+    at = at + 2
   end
 
-  -- Positions count up to 2^64, further than a number of Lua, so they are kept in two halves.
-  local high, low, appended = tonumber(known[2]) or 0, tonumber(known[3]) or 0, false
-  local first, events, list_of_events = string.format('%08x', high), {}, nil
-  local function push()
-    in_parts('RPUSH', events, list_of_events)
-    events = {}
-  end
-  for _ = 1, items() do
-    local name, category, head, ending, position, body =
-      next_key(), next_arg(), next_arg(), next_arg(), next_arg(), next_arg()
-    if name ~= list_of_events or head == '' then
-      push()
-      list_of_events = name
-    end
-    if head == '' then
-      in_parts('ZADD', log, index)
-      log, places = {}, 0
-      trim(meta, index, name, category, ending, tonumber(position))
-    else
-      if position == '' then
-        low, appended = low + 1, true
-        if low == 4294967296 then
-          high, low = high + 1, 0
-          first = string.format('%08x', high)
-        end
-        position = first .. string.format('%08x', low)
-      end
-      events[#events + 1] = head .. position .. '\n' .. body
-      log[places + 1] = '0'
-      log[places + 2] = log_member(category, position, ending)
-      places = places + 2
-    end
-  end
-  push()
-  in_parts('ZADD', log, index)
   local fresh = asked > last and args[3] or known[1]
-  if appended then
+  if events > 0 then
+    -- Positions count up to 2^64, further than a number of Lua, so they are kept in two halves.
+    local high, low = tonumber(known[2]) or 0, tonumber(known[3]) or 0
+    local first, log, places, list, some, count = string.format('%08x', high), {}, 0, nil, {}, 0
+    for _ = 1, events do
+      low = low + 1
+      if low == 4294967296 then
+        high, low = high + 1, 0
+        first = string.format('%08x', high)
+      end
+      local position, name = first .. string.format('%08x', low), args[at]
+      if list ~= name then
+        if count == 1 then
+          call('RPUSH', list, some[1])
+        elseif count > 1 then
+          in_parts('RPUSH', some, list)
+        end
+        list, some, count = name, count > 1 and {} or some, 0
+      end
+      count = count + 1
+      some[count] = args[at + 3] .. position .. args[at + 4]
+      log[places + 1] = '0'
+      log[places + 2] = args[at + 1] .. position .. args[at + 2]
+      places = places + 2
+      at = at + 5
+    end
+    if count == 1 then
+      call('RPUSH', list, some[1])
+    else
+      in_parts('RPUSH', some, list)
+    end
+    in_parts('ZADD', log, index)
     call('HSET', meta, 'time', fresh, 'high', string.format('%.0f', high), 'low', string.format('%.0f', low))
   elseif fresh ~= known[1] then
     call('HSET', meta, 'time', fresh)
   end
-
-  from, to = list()
-  for i = from, to, 1000 do
-    call('HDEL', reservations, unpack(args, i, math.min(i + 999, to)))
+  for _ = 1, placed do
+    call('ZADD', index, '0', args[at + 1])
+    call('RPUSH', args[at], args[at + 2])
+    at = at + 3
   end
-  if args[6] ~= '' and not is_alone(args[5], args[7]) then
+  for _ = 1, trimmed do
+    trim(meta, index, args[at], args[at + 1], args[at + 2], tonumber(args[at + 3]))
+    at = at + 4
+  end
+  pass_on('HDEL', args, at, at + reserved - 1, keys[4])
+  local alone = args[6] ~= '' and is_alone(args[5], args[7])
+  if args[6] ~= '' and not alone then
     call('PUBLISH', args[5], args[6])
   end
-  return { known[1] and 'ok' or 'first', now }
+  return { known[1] and 'ok' or 'first', now, alone and 1 or 0 }
 end

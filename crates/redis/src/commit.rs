@@ -1,12 +1,10 @@
 //! What accepted plans leave, and the one call that writes it if everything they read is still so.
 
-use std::borrow::Cow;
-use std::collections::{BTreeMap, BTreeSet, HashSet};
-use std::fmt;
+use std::collections::{BTreeMap, BTreeSet};
 
 use redis::Cmd;
 use statehold_core::Timestamp;
-use statehold_core::model::{Document, Entry, Event, StreamName};
+use statehold_core::model::{Document, Entry, Event};
 use statehold_core::plan::{Appending, Effects, Trim};
 use statehold_core::row::{
     AnswerRow, ChoreRow, DeliveryRow, ExclusiveRow, FloorRow, GroupKey, GroupRow, LockRow, PollerRow,
@@ -15,9 +13,10 @@ use statehold_core::row::{
 
 use crate::connection::Connection;
 use crate::error::{Result, Trouble, odd};
-use crate::rows::{Changes, Table, Version, tail, write};
-use crate::snapshot::Snapshot;
+use crate::rows::{Changes, Table, Version, tail};
+use crate::snapshot::{SeenRange, Snapshot};
 use crate::space::{Bytes, Range, Space};
+use crate::wakes::Wakes;
 use crate::{groups, streams, tasks};
 
 /// How much longer than its time the server keeps what expires, so that a sweep comes first.
@@ -40,14 +39,10 @@ pub(crate) struct Changed {
     groups: Changes<GroupRow>,
     deliveries: Changes<DeliveryRow>,
     streams: Changes<StreamRow>,
-    log: Vec<Logged>,
+    events: Vec<Appending>,
+    /// After all events: what goes is told by numbers, so it does not matter what came between.
+    trims: Vec<Trim>,
     cleared: BTreeSet<GroupKey>,
-}
-
-/// What happens to a stream, in order.
-enum Logged {
-    Append(Appending),
-    Trim(Trim),
 }
 
 impl Changed {
@@ -71,15 +66,15 @@ impl Changed {
         self.groups.add(effects.groups);
         self.deliveries.add(effects.deliveries);
         self.streams.add(effects.streams);
-        self.log.extend(effects.events.into_iter().map(Logged::Append));
-        self.log.extend(effects.trims.into_iter().map(Logged::Trim));
+        self.events.extend(effects.events);
+        self.trims.extend(effects.trims);
         let cleared = &self.cleared;
         self.deliveries.unstore(|key| cleared.contains(&key.group));
     }
 
     /// What is to be written.
-    pub(crate) fn writing(&self, space: &Space) -> Result<Writing> {
-        let mut writing = Writing::default();
+    pub(crate) fn writing(&self, space: &Space, version: Version) -> Result<Writing> {
+        let mut writing = Writing::new(version);
         for group in &self.cleared {
             writing.cleared.push([groups::all(group), Range::of(&groups::visible(group))]);
         }
@@ -100,11 +95,11 @@ impl Changed {
         for (_, before, after) in self.tasks.each() {
             writing.task(space, before, after);
         }
-        for logged in &self.log {
-            match logged {
-                Logged::Append(event) => writing.append(space, event)?,
-                Logged::Trim(trim) => writing.trim(space, trim),
-            }
+        for event in &self.events {
+            writing.append(space, event)?;
+        }
+        for trim in &self.trims {
+            writing.trim(space, trim);
         }
         Ok(writing)
     }
@@ -113,15 +108,19 @@ impl Changed {
 /// Everything that one call writes.
 #[derive(Default)]
 pub(crate) struct Writing {
+    /// What every row begins with.
+    version: Version,
     cleared: Vec<[Range; 2]>,
     gone: Vec<Bytes>,
     put: Vec<Put>,
-    pub(crate) members_gone: BTreeSet<Bytes>,
-    pub(crate) members_put: BTreeSet<Bytes>,
+    members_gone: Vec<Bytes>,
+    members_put: Vec<Bytes>,
     counts: BTreeMap<Bytes, i64>,
     meta: Vec<(Bytes, Bytes)>,
-    /// The key of a list, and what happens to it.
-    log: Vec<(Bytes, [Bytes; 5])>,
+    events: Vec<Logged>,
+    /// The list of an event that has its position, its place, and itself.
+    placed: Vec<[Bytes; 3]>,
+    trims: Vec<[Bytes; 4]>,
 }
 
 /// A row to be written.
@@ -132,21 +131,42 @@ struct Put {
     gone_at: Option<Timestamp>,
 }
 
+/// An event that is given its position by the server.
+struct Logged {
+    list: Bytes,
+    /// What stands before and after the position where it is found.
+    place: [Bytes; 2],
+    /// What stands before and after the position in the event.
+    event: [Bytes; 2],
+}
+
 impl Writing {
+    /// Nothing yet.
+    pub(crate) fn new(version: Version) -> Self {
+        Self { version, ..Self::default() }
+    }
+
     /// The rows of a kind.
     pub(crate) fn rows<R: Table>(&mut self, space: &Space, changes: &Changes<R>) -> Result<()> {
         for (key, before, after) in changes.each() {
             let own = tail::<R>(key);
-            let places = |row: Option<&R>| -> BTreeSet<Bytes> {
-                let places = row.map(Table::places).unwrap_or_default().into_iter().map(|place| place.0);
-                places.chain(row.map(|_| own.clone())).collect()
-            };
-            let (was, is) = (places(before), places(after));
-            self.members_gone.extend(was.difference(&is).cloned());
-            self.members_put.extend(is.difference(&was).cloned());
             let name = space.key(&own);
+            let places = |row: Option<&R>| row.map(Table::places).unwrap_or_default();
+            let (was, is) = (places(before), places(after));
+            let gone = was.iter().filter(|place| !is.contains(place));
+            self.members_gone.extend(gone.map(|place| place.0.clone()));
+            self.members_put.extend(is.into_iter().filter(|place| !was.contains(place)).map(|place| place.0));
+            match (before, after) {
+                (None, Some(_)) => self.members_put.push(own),
+                (Some(_), None) => self.members_gone.push(own),
+                _ => {}
+            }
             match after {
-                Some(row) => self.put.push(Put { name, value: write(row)?, gone_at: row.gone_at() }),
+                Some(row) => {
+                    let mut value = self.version.to_vec();
+                    row.write(&mut value)?;
+                    self.put.push(Put { name, value, gone_at: row.gone_at() });
+                }
                 None => self.gone.push(name),
             }
         }
@@ -159,7 +179,7 @@ impl Writing {
         let (was, is) = (was.unwrap_or_default(), is.unwrap_or_default());
         self.gone.extend(was.iter().filter(|key| !is.contains(key)).map(|key| space.key(key)));
         for (key, row) in is.iter().filter(|key| !was.contains(key)).zip(after.into_iter().cycle()) {
-            let value = row.task.id.0.as_bytes().to_vec();
+            let value = [self.version.as_slice(), row.task.id.0.as_bytes()].concat();
             self.put.push(Put { name: space.key(key), value, gone_at: None });
         }
         for (row, step) in before.map(|row| (row, -1)).into_iter().chain(after.map(|row| (row, 1))) {
@@ -169,34 +189,29 @@ impl Writing {
 
     fn append(&mut self, space: &Space, event: &Appending) -> Result<()> {
         let body = streams::body_of(event)?;
-        self.log_event(space, &event.stream, (event.seq, event.at, ""), body);
+        let line = [b"\n".as_slice(), &body].concat();
+        let start = format!("{} {} ", event.seq, event.at.as_micros()).into_bytes();
+        let place = streams::place_in_log(&event.stream, event.seq);
+        self.events.push(Logged { list: space.events(&event.stream), place, event: [start, line] });
         Ok(())
     }
 
     /// An event of a dump, which has its position.
     pub(crate) fn restore(&mut self, space: &Space, event: &Event) -> Result<()> {
         let body = streams::body(&event.kind, event.data.as_ref(), event.actor.as_ref())?;
-        self.log_event(space, &event.stream, (event.seq, event.at, &event.position.0), body);
+        let position = event.position.0.as_bytes();
+        let start = format!("{} {} ", event.seq, event.at.as_micros());
+        let [before, after] = streams::place_in_log(&event.stream, event.seq);
+        let stored = [start.as_bytes(), position, b"\n", &body].concat();
+        self.placed.push([space.events(&event.stream), [&before, position, &after].concat(), stored]);
         Ok(())
-    }
-
-    fn log_event(
-        &mut self,
-        space: &Space,
-        stream: &StreamName,
-        (seq, at, position): (u64, Timestamp, &str),
-        body: Bytes,
-    ) {
-        let category = stream.category().as_bytes().to_vec();
-        let head = format!("{seq} {} ", at.as_micros()).into_bytes();
-        let ending = format!("\0{stream}\0{seq}").into_bytes();
-        self.log.push((space.events(stream), [category, head, ending, position.as_bytes().to_vec(), body]));
     }
 
     fn trim(&mut self, space: &Space, trim: &Trim) {
         let (stream, number) = (&trim.stream, trim.up_to.to_string());
-        let words = [stream.category(), "", stream.as_str(), &number, ""];
-        self.log.push((space.events(stream), words.map(|word| word.as_bytes().to_vec())));
+        let words = [stream.category(), stream.as_str(), &number].map(|word| word.as_bytes().to_vec());
+        let [category, name, number] = words;
+        self.trims.push([space.events(stream), category, name, number]);
     }
 
     /// A field of the namespace's meta hash.
@@ -217,67 +232,10 @@ impl Writing {
             && self.put.is_empty()
             && self.members_gone.is_empty()
             && self.members_put.is_empty()
-            && self.log.is_empty()
+            && self.events.is_empty()
+            && self.placed.is_empty()
+            && self.trims.is_empty()
     }
-}
-
-/// The arguments of the call, which are many.
-#[derive(Default)]
-struct Arguments<'a> {
-    keys: Vec<&'a [u8]>,
-    args: Vec<Cow<'a, [u8]>>,
-}
-
-impl<'a> Arguments<'a> {
-    fn add(&mut self, arg: &'a [u8]) {
-        self.args.push(Cow::Borrowed(arg));
-    }
-
-    fn number(&mut self, number: impl fmt::Display) {
-        self.args.push(Cow::Owned(number.to_string().into_bytes()));
-    }
-
-    /// A part: the number of its items, then each of them.
-    fn part<T>(
-        &mut self,
-        items: impl IntoIterator<Item = T, IntoIter: ExactSizeIterator>,
-        add: impl Fn(&mut Self, T),
-    ) {
-        let items = items.into_iter();
-        self.number(items.len());
-        items.for_each(|item| add(self, item));
-    }
-
-    /// The rows that were read and those that are put, each named once.
-    fn rows(&mut self, snapshot: &'a Snapshot<'_>, put: &'a [Put]) {
-        let seen = &snapshot.seen.rows;
-        let (replaced, added): (Vec<_>, Vec<_>) = put.iter().partition(|put| seen.contains_key(&put.name));
-        let known: HashSet<_> = replaced.iter().map(|put| &put.name).collect();
-        let unchanged: Vec<_> = seen.iter().filter(|(name, _)| !known.contains(name)).collect();
-        self.number(seen.len());
-        self.number(replaced.len());
-        self.number(added.len());
-        for put in &replaced {
-            self.keys.push(&put.name);
-            self.add(bytes_of(seen[&put.name].as_ref()));
-        }
-        for (name, version) in unchanged {
-            self.keys.push(name);
-            self.add(bytes_of(version.as_ref()));
-        }
-        self.keys.extend(added.iter().map(|put| put.name.as_slice()));
-        for put in replaced.into_iter().chain(added) {
-            self.add(&put.value);
-            match put.gone_at.and_then(|at| snapshot.on_server(at)) {
-                Some(at) => self.number(at / 1000 + GRACE),
-                None => self.add(b""),
-            }
-        }
-    }
-}
-
-fn bytes_of(version: Option<&Version>) -> &[u8] {
-    version.map_or(&[], |version| version.as_slice())
 }
 
 /// Whom to wake, and how.
@@ -292,69 +250,87 @@ pub(crate) struct Wake {
 
 /// The call that checks everything that was read and writes. There is none if nothing is left to write and everything was
 /// read at one instant.
-pub(crate) fn call(
-    snapshot: &Snapshot<'_>,
-    writing: &Writing,
-    version: &Version,
-    wake: &Wake,
-) -> Option<Cmd> {
+pub(crate) fn call(snapshot: &Snapshot<'_>, writing: &Writing, wake: &Wake) -> Option<Cmd> {
     let idle = writing.is_empty() && snapshot.reserved.is_empty() && snapshot.ghosts.is_empty();
     if idle && snapshot.is_of_one_instant() {
         return None;
     }
     let space = snapshot.scene.space;
-    let shared = [space.meta(), space.index(), space.counts(), space.reservations()];
-    let mut all = Arguments { keys: shared.iter().map(Vec::as_slice).collect(), ..Arguments::default() };
-    all.add(space.tag());
-    all.number(snapshot.holds_until());
-    all.number(snapshot.asked());
-    all.number(u8::from(snapshot.guessed_time()));
-    all.add(wake.channel.as_bytes());
-    all.add(wake.message.as_bytes());
-    all.add(wake.own.as_bytes());
-    all.add(version);
-    all.rows(snapshot, &writing.put);
-    all.part(&snapshot.seen.ranges, |all, seen| {
-        all.add(&seen.range.min);
-        all.add(&seen.range.max);
-        all.number(seen.limit);
-        all.add(&seen.members);
-    });
-    all.part(&snapshot.seen.trims, |all, (category, stored)| {
-        all.add(category.as_bytes());
-        all.add(stored);
-    });
-    all.part(&writing.cleared, |all, [rows, places]| {
-        for bound in [&rows.min, &rows.max, &places.min, &places.max] {
-            all.add(bound);
-        }
-    });
-    all.part(&writing.gone, |all, name| all.keys.push(name));
-    let members_gone: BTreeSet<_> = writing.members_gone.iter().chain(&snapshot.ghosts).collect();
-    all.part(members_gone, |all, member| all.add(member));
-    all.part(&writing.members_put, |all, member| all.add(member));
-    let counts: Vec<_> = writing.counts.iter().filter(|(_, step)| **step != 0).collect();
-    all.part(counts, |all, (field, step)| {
-        all.add(field);
-        all.number(step);
-    });
-    all.part(&writing.meta, |all, (field, value)| {
-        all.add(field);
-        all.add(value);
-    });
-    all.part(&writing.log, |all, (name, words)| {
-        all.keys.push(name);
-        for word in words {
-            all.add(word);
-        }
-    });
-    all.part(&snapshot.reserved, |all, id| all.add(id.0.as_bytes()));
     let mut call = snapshot.scene.db.function("commit");
-    call.arg(all.keys.len());
-    for arg in all.keys.into_iter().chain(all.args.iter().map(|arg| &**arg)) {
-        call.arg(arg);
-    }
+    call.arg(4).arg(space.meta()).arg(space.index()).arg(space.counts()).arg(space.reservations());
+    call.arg(space.tag()).arg(snapshot.holds_until()).arg(snapshot.asked());
+    call.arg(u8::from(snapshot.guessed_time())).arg(&wake.channel).arg(&wake.message).arg(&wake.own);
+    add_parts(&mut call, snapshot, writing);
     Some(call)
+}
+
+/// The parts of the call, after the number of items that each has.
+fn add_parts(call: &mut Cmd, snapshot: &Snapshot<'_>, writing: &Writing) {
+    let expiry = |put: &Put| put.gone_at.and_then(|at| snapshot.on_server(at));
+    let (expiring, put): (Vec<_>, Vec<_>) =
+        writing.put.iter().map(|put| (put, expiry(put))).partition(|(_, expiry)| expiry.is_some());
+    let counts: Vec<_> = writing.counts.iter().filter(|(_, step)| **step != 0).collect();
+    let (seen, ghosts) = (&snapshot.seen, &snapshot.ghosts);
+    let numbers = [
+        seen.rows.len(),
+        seen.ranges.len(),
+        seen.trims.len(),
+        writing.cleared.len(),
+        writing.gone.len(),
+        put.len(),
+        expiring.len(),
+        writing.members_gone.len() + ghosts.len(),
+        writing.members_put.len(),
+        counts.len(),
+        writing.meta.len(),
+        writing.events.len(),
+        writing.placed.len(),
+        writing.trims.len(),
+        snapshot.reserved.len(),
+    ];
+    let number = |number: usize| u32::try_from(number).unwrap_or(u32::MAX).to_be_bytes();
+    call.arg(numbers.map(number).as_flattened());
+    for (name, version) in &seen.rows {
+        call.arg(name).arg(version.as_ref().map_or(&[][..], Version::as_slice));
+    }
+    for SeenRange { range, limit, members } in &seen.ranges {
+        call.arg(&range.min).arg(&range.max).arg(limit).arg(members);
+    }
+    for (category, stored) in &seen.trims {
+        call.arg(category).arg(stored);
+    }
+    for [rows, places] in &writing.cleared {
+        call.arg(&rows.min).arg(&rows.max).arg(&places.min).arg(&places.max);
+    }
+    writing.gone.iter().for_each(|name| add(call, [name]));
+    for (put, _) in put {
+        add(call, [&put.name, &put.value]);
+    }
+    for (put, expiry) in expiring {
+        call.arg(&put.name).arg(&put.value).arg(expiry.unwrap_or_default() / 1000 + GRACE);
+    }
+    writing.members_gone.iter().chain(ghosts).for_each(|member| add(call, [member]));
+    for member in &writing.members_put {
+        call.arg(b"0").arg(member);
+    }
+    for (field, step) in counts {
+        call.arg(field).arg(step);
+    }
+    writing.meta.iter().for_each(|(field, value)| add(call, [field, value]));
+    for Logged { list, place: [before, after], event: [start, end] } in &writing.events {
+        add(call, [list, before, after, start, end]);
+    }
+    writing.placed.iter().for_each(|words| add(call, words));
+    writing.trims.iter().for_each(|words| add(call, words));
+    for id in &snapshot.reserved {
+        call.arg(id.0.as_bytes());
+    }
+}
+
+fn add<'a>(call: &mut Cmd, words: impl IntoIterator<Item = &'a Bytes>) {
+    for word in words {
+        call.arg(word);
+    }
 }
 
 /// Whether there was something in the namespace before.
@@ -367,11 +343,12 @@ pub(crate) enum Written {
 }
 
 /// Sends the call and reads what it says.
-pub(crate) async fn send(db: &Connection, call: &Cmd) -> Result<Written> {
+pub(crate) async fn send(db: &Connection, wakes: &Wakes, call: &Cmd) -> Result<Written> {
     let said = db.call(call).await?;
-    let (said, time): (String, i64) =
+    let (said, time, alone): (String, i64, u8) =
         redis::from_redis_value(said).map_err(|_| odd("whether it was written"))?;
     db.note_late_time(time);
+    wakes.note_alone(alone == 1);
     match said.as_str() {
         "ok" => Ok(Written::Later),
         "first" => Ok(Written::First),

@@ -17,13 +17,14 @@ use crate::error::{Result, Trouble, odd};
 use crate::space::{Bytes, Space};
 
 /// The functions, one a file, in an order in which each knows those it uses.
-const PARTS: [&str; 7] = [
+const PARTS: [&str; 8] = [
     include_str!("../lua/range.lua"),
     include_str!("../lua/reserve.lua"),
     include_str!("../lua/events.lua"),
     include_str!("../lua/category.lua"),
     include_str!("../lua/since.lua"),
     include_str!("../lua/commit.lua"),
+    include_str!("../lua/claim.lua"),
     include_str!("../lua/register.lua"),
 ];
 

@@ -13,7 +13,7 @@ use statehold_core::{Error, Result as Answer};
 use crate::commit::Writing;
 use crate::connection::{RowKey, read_found};
 use crate::error::{Result, odd};
-use crate::rows::{Changes, Table, read};
+use crate::rows::{Changes, Table, Version, read};
 use crate::snapshot::{Scene, SeenRange};
 use crate::space::{Bytes, Member, Range, Space};
 use crate::streams;
@@ -94,8 +94,8 @@ pub(crate) async fn gather(mut records: BoxStream<'static, Answer<Record>>) -> A
 }
 
 /// What a load writes. It must find the namespace empty.
-pub(crate) fn fill(space: &Space, records: Vec<Record>) -> Result<Writing> {
-    let mut writing = Writing::default();
+pub(crate) fn fill(space: &Space, version: Version, records: Vec<Record>) -> Result<Writing> {
+    let mut writing = Writing::new(version);
     let mut last = 0;
     for record in records {
         match record {

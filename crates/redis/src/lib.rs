@@ -2,11 +2,14 @@
 //!
 //! The way of a request: [`Redis::apply`](Backend::apply) puts it into the lane of its namespace (`writer`), which takes
 //! all that waits there, loads the rows that the plans ask for in one go (`snapshot`, `search`, `lookups`), unless they are
-//! remembered (`memory`), lets the plan of each request decide, and writes what they leave by one function on the server (`commit`, `lua/commit.lua`), which
-//! first checks that everything they read is still so. If it is not, it begins anew. Reads go past the lanes. How keys
-//! and the index look is in `space`.
+//! remembered (`memory`), lets the plan of each request decide, and writes what they leave by one function on the server
+//! (`commit`, `lua/commit.lua`), which first checks that everything they read is still so. If it is not, it begins anew.
+//! Claims have lanes of their own, and are decided by a function (`claims`, `lua/claim.lua`). Reads go past the lanes. How
+//! keys and the index look is in `space`.
 
+mod claims;
 mod commit;
+mod compact;
 mod config;
 mod connection;
 mod counts;
@@ -17,6 +20,7 @@ mod entries;
 mod error;
 mod groups;
 mod keys;
+mod lanes;
 mod lists;
 mod locks;
 mod lookups;
@@ -27,6 +31,7 @@ mod rows;
 mod search;
 mod snapshot;
 mod space;
+mod starts;
 mod streams;
 mod tasks;
 mod wakes;
@@ -34,7 +39,7 @@ mod writer;
 
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
 use futures_core::future::BoxFuture;
@@ -45,7 +50,7 @@ use statehold_core::batch::{Prepared, Replies};
 use statehold_core::call::{Claim, Claimed, Deliveries, GroupRead, Sweep, Swept};
 use statehold_core::dump::Record;
 use statehold_core::model::{Document, Entry, GroupInfo, Lock, QueueInfo, Source, StreamInfo, Task, TaskId};
-use statehold_core::plan::{self, Context, Needs, Rows, Step};
+use statehold_core::plan::{self, Context, Needs, Ready, Rows, Step};
 use statehold_core::query::{
     CategoryPage, CategoryRead, DocumentList, KeyList, Page, StreamPage, StreamRead, TaskCounts, TaskList,
     Why,
@@ -56,6 +61,7 @@ use statehold_core::wake::{Topic, Waiter};
 use statehold_core::{Backend, Error, Result, Timestamp};
 use tokio::sync::oneshot;
 
+use claims::Said;
 pub use config::Config;
 use connection::{Connection, read_bytes};
 use error::{Trouble, odd, unknown};
@@ -68,6 +74,9 @@ use writer::{Desk, Planned, Sight, Versions, Writer};
 
 /// The version of how rows and the index are kept.
 const SCHEMA: u32 = 1;
+
+/// How often what is due is handled before a claim that takes the next tasks, while more comes due meanwhile.
+const PREPARED: u32 = 3;
 
 /// A store on a Redis server. Clones share it; its connections are closed when the last one is dropped.
 #[derive(Clone)]
@@ -125,8 +134,21 @@ impl Redis {
         let (reply, answer) = oneshot::channel();
         let Manner { gives, alone } = manner;
         let job = Planned { plan, reply, decided: None, gives, alone };
-        self.0.writer.send(namespace.to_owned(), Box::new(job));
-        answer.await.unwrap_or_else(|_| Err(stopped()))
+        let answer = self.0.writer.wait(namespace, Box::new(job), answer).await;
+        answer.unwrap_or_else(|| Err(stopped()))
+    }
+
+    /// Does what comes before a claim takes anything: notes who asks, and handles what is due.
+    async fn prepare_claim(&self, claim: &Arc<Claim>) -> Result<Ready> {
+        let (claim, namespace) = (Arc::clone(claim), &claim.namespace);
+        let plan = move |rows: &Rows, sight: &Sight<'_>| plan::prepare_claim(&claim, rows, &sight.context);
+        self.decide(namespace, Manner { gives: true, alone: false }, plan).await
+    }
+
+    /// Plans a claim that is more than plain starts.
+    async fn plan_claim(&self, claim: Arc<Claim>, ready: Option<Ready>) -> Result<Claimed> {
+        let (namespace, manner) = (claim.namespace.clone(), Manner { gives: true, alone: false });
+        self.decide(&namespace, manner, move |rows, sight| plan_claim(&claim, ready, rows, sight)).await
     }
 
     fn space(&self, namespace: &str) -> Space {
@@ -210,13 +232,12 @@ impl Redis {
             snapshot.load(Needs::default()).await?;
             snapshot.seen.ranges.push(dump::nothing());
             desk.registry.enter(self.db(), namespace).await?;
-            dump::fill(&space, records)
+            dump::fill(&space, desk.versions.next(), records)
         };
         let writing = prepare.await.map_err(Trouble::into_error)?;
-        let version = desk.versions.next();
-        let call = commit::call(&snapshot, &writing, &version, &desk.wakes.message_to_all());
+        let call = commit::call(&snapshot, &writing, &desk.wakes.message_to_all());
         let Some(call) = call else { return Ok(()) };
-        match commit::send(self.db(), &call).await {
+        match commit::send(self.db(), &desk.wakes, &call).await {
             Ok(_) => Ok(()),
             Err(Trouble::Again) => Err(dump::not_empty(namespace)),
             Err(trouble) if trouble.is_lost() => Err(unknown(trouble)),
@@ -239,8 +260,8 @@ fn stopped() -> Error {
 }
 
 /// Plans a claim. If others are about to take what is ready, there may be something at once.
-fn plan_claim(claim: &Claim, rows: &Rows, sight: &Sight<'_>) -> Step<Claimed> {
-    match plan::claim(claim, rows, &sight.context) {
+fn plan_claim(claim: &Claim, ready: Option<Ready>, rows: &Rows, sight: &Sight<'_>) -> Step<Claimed> {
+    match plan::claim_prepared(claim, ready, rows, &sight.context) {
         Step::Accept(mut claimed, effects) => {
             if claimed.tasks.is_empty() && sight.skipped {
                 claimed.next_at = Some(sight.context.now);
@@ -261,8 +282,24 @@ impl Backend for Redis {
 
     async fn claim(&self, claim: Claim) -> Result<Claimed> {
         claim.check()?;
-        let (namespace, manner) = (claim.namespace.clone(), Manner { gives: true, alone: false });
-        self.decide(&namespace, manner, move |rows, sight| plan_claim(&claim, rows, sight)).await
+        let claim = Arc::new(claim);
+        let (now, memory) = (self.now(), self.0.writer.desk().memory(&claim.namespace));
+        let noted = claims::is_noted(&memory.lock().unwrap_or_else(PoisonError::into_inner), &claim, now);
+        if !starts::is_exact(now) {
+            return self.plan_claim(claim, None).await;
+        }
+        let mut ready = None;
+        if !noted {
+            ready = Some(self.prepare_claim(&claim).await?);
+        }
+        for _ in 0..PREPARED {
+            match self.0.writer.claim(Arc::clone(&claim), ready).await.ok_or_else(stopped)?? {
+                Said::Claimed(claimed) => return Ok(claimed),
+                Said::Due => ready = Some(self.prepare_claim(&claim).await?),
+                Said::Plan => break,
+            }
+        }
+        self.plan_claim(claim, ready).await
     }
 
     async fn group_read(&self, read: GroupRead) -> Result<Deliveries> {

@@ -7,20 +7,15 @@
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
-use statehold_core::model::TaskId;
-use statehold_core::plan::{Effects, Rows};
+use statehold_core::plan::{Effects, Map, Rows};
+use statehold_core::row::{PollerKey, PollerRow};
 
 use crate::rows::{Table, Version};
-use crate::snapshot::read_id;
 use crate::space::Bytes;
-use crate::tasks;
 
 /// About how many bytes of rows are remembered, and how many keys.
-const MOST_BYTES: usize = 8 << 20;
-const MOST_KEYS: usize = 50_000;
-
-/// How often ready tasks are reserved before it is counted on again that no other process takes them.
-const CROWDED: u32 = 64;
+const MOST_BYTES: usize = 32 << 20;
+const MOST_KEYS: usize = 100_000;
 
 /// How often rows of a kind must be found absent before that is guessed again.
 const CAUTION: i32 = 16;
@@ -30,68 +25,17 @@ const CAUTION: i32 = 16;
 pub(crate) struct Memory {
     rows: Rows,
     /// Versions by the keys of the store; none where there is no row.
-    versions: HashMap<Bytes, Option<Version>>,
+    versions: Map<Bytes, Option<Version>>,
     /// How well it goes to take unknown rows of a kind for absent.
     luck: HashMap<u8, i32>,
     /// Whether it was found that no task depends on another.
     pub(crate) independent: bool,
-    /// The first ready tasks of queues.
-    windows: HashMap<String, Window>,
-    /// How often ready tasks are still to be reserved, since other processes claim them too.
-    crowded: u32,
-}
-
-/// The first ready tasks of a queue, as places in the index.
-struct Window {
-    places: BTreeSet<Bytes>,
-    /// Whether there are no others.
-    complete: bool,
 }
 
 impl Memory {
-    /// Whether to look ahead for ready tasks rather than to reserve them.
-    pub(crate) fn looks_ahead(&mut self) -> bool {
-        self.crowded = self.crowded.saturating_sub(1);
-        self.crowded == 0
-    }
-
-    /// Takes in the first ready tasks of a queue.
-    pub(crate) fn look_ahead(&mut self, queue: &str, places: BTreeSet<Bytes>, complete: bool) {
-        self.windows.insert(queue.to_owned(), Window { places, complete });
-    }
-
-    /// The places of the first ready tasks of a queue, if that many are known.
-    pub(crate) fn ready(&self, queue: &str, count: usize) -> Option<Vec<(&Bytes, TaskId)>> {
-        let window = self.windows.get(queue).filter(|window| window.places.len() >= count)?;
-        window
-            .places
-            .iter()
-            .take(count)
-            .map(|place| Some((place, read_id(place.last_chunk::<16>()?)?)))
-            .collect()
-    }
-
-    /// Keeps the first ready tasks of queues up to date with what is written.
-    pub(crate) fn move_ready(&mut self, gone: &BTreeSet<Bytes>, put: &BTreeSet<Bytes>) {
-        for (queue, window) in &mut self.windows {
-            let start = tasks::ready(queue).0;
-            let of_queue = |places: &BTreeSet<Bytes>| -> Vec<Bytes> {
-                places.range(start.clone()..).take_while(|place| place.starts_with(&start)).cloned().collect()
-            };
-            for place in of_queue(gone) {
-                window.places.remove(&place);
-            }
-            for place in of_queue(put) {
-                if window.complete || window.places.last().is_some_and(|last| place < *last) {
-                    window.places.insert(place);
-                }
-            }
-        }
-    }
-
-    /// Notes that what was known of ready tasks was wrong.
-    pub(crate) fn be_crowded(&mut self) {
-        self.crowded = CROWDED;
+    /// When someone last asked a queue for work, as far as it is known.
+    pub(crate) fn poller(&self, key: &PollerKey) -> Option<&PollerRow> {
+        self.rows.known::<PollerRow>(key)?.as_deref()
     }
 
     /// A row and its version, as far as they are known.
@@ -156,6 +100,6 @@ impl Memory {
     /// Forgets all rows.
     fn forget(&mut self) {
         let luck = std::mem::take(&mut self.luck);
-        *self = Self { luck, crowded: self.crowded, ..Self::default() };
+        *self = Self { luck, ..Self::default() };
     }
 }

@@ -36,6 +36,18 @@ pub(crate) trait Table: Kept + Serialize + DeserializeOwned {
         Vec::new()
     }
 
+    /// Writes it as it is stored, after its version.
+    fn write(&self, stored: &mut Bytes) -> Result<()> {
+        serde_json::to_writer(stored, self)
+            .map_err(|e| Error::corrupt(format!("a row cannot be written: {e}")).into())
+    }
+
+    /// Reads what [`write`](Self::write) wrote.
+    fn read(body: &[u8]) -> Result<Self> {
+        serde_json::from_slice(body)
+            .map_err(|e| Error::corrupt(format!("a row cannot be read: {e}")).caused_by(e).into())
+    }
+
     /// When it changes by itself: what was decided before holds only until then.
     fn alarms(&self) -> Vec<Timestamp> {
         Vec::new()
@@ -64,15 +76,8 @@ pub(crate) fn version(stored: Option<&[u8]>) -> Option<Version> {
 }
 
 /// Reads a stored row.
-pub(crate) fn read<R: DeserializeOwned>(stored: &[u8]) -> Result<R> {
-    let body = stored.get(VERSION..).unwrap_or_default();
-    serde_json::from_slice(body)
-        .map_err(|e| Error::corrupt(format!("a row cannot be read: {e}")).caused_by(e).into())
-}
-
-/// A row as it is stored, without its version.
-pub(crate) fn write<R: Serialize>(row: &R) -> Result<Bytes> {
-    serde_json::to_vec(row).map_err(|e| Error::corrupt(format!("a row cannot be written: {e}")).into())
+pub(crate) fn read<R: Table>(stored: &[u8]) -> Result<R> {
+    R::read(stored.get(VERSION..).unwrap_or_default())
 }
 
 /// What became of the rows of a kind over several plans: as each was stored, and as it is to be.

@@ -19,7 +19,7 @@ use crate::connection::{self, RowKey, read_found};
 use crate::error::{Result, odd};
 use crate::groups;
 use crate::lists::{Page, scan};
-use crate::rows::{self, Table, read, tail};
+use crate::rows::{Table, read, tail};
 use crate::snapshot::{SeenRange, Snapshot};
 use crate::space::{Bytes, Member, Range};
 use crate::tasks;
@@ -30,9 +30,6 @@ const SLACK: Seconds = Seconds::new(1);
 /// How long what is ready is reserved for whoever is about to take it, in milliseconds. Longer than it takes to plan and
 /// to write, and no longer than a caller can wait if that process dies meanwhile.
 const RESERVED: u64 = 2000;
-
-/// How many ready tasks are read beyond those that are asked for, so that the next claims find them known.
-const AHEAD: usize = 128;
 
 /// The kind of set that a search is for.
 trait Set {
@@ -145,8 +142,6 @@ pub(crate) struct Searches {
     tasks: Vec<Search<TaskSet>>,
     /// Ready tasks, which are reserved.
     ready: Vec<Search<TaskSet>>,
-    /// Ready tasks of one queue each, of which more are read, and which nobody else is expected to take.
-    ahead: Vec<Search<TaskSet>>,
     deliveries: Vec<Search<DeliverySet>>,
     expired: Vec<Expired>,
     overgrown: Vec<Overgrown>,
@@ -160,7 +155,6 @@ impl Searches {
     pub(crate) async fn new(snapshot: &Snapshot<'_>, needs: Needs) -> Result<Self> {
         let queues = queues(snapshot, &needs).await?;
         let mut searches = Self { made_for: snapshot.now, needs: needs.clone(), ..Self::default() };
-        let looks_ahead = snapshot.memory().is_some_and(|mut memory| memory.looks_ahead());
         let mut sets: BTreeMap<TaskSet, Vec<usize>> = BTreeMap::new();
         for TaskSelect { set, limit } in needs.task_sets {
             sets.entry(set).or_default().push(limit);
@@ -173,11 +167,7 @@ impl Searches {
             let parts = ranges.into_iter().map(Part::new).collect();
             let reserve = matches!(set, TaskSet::Ready { .. });
             let search = Search { set, limits, most, parts, row, exact };
-            match reserve {
-                false => searches.tasks.push(search),
-                true if search.parts.len() == 1 && looks_ahead => searches.ahead.push(search),
-                true => searches.ready.push(search),
-            }
+            if reserve { searches.ready.push(search) } else { searches.tasks.push(search) }
         }
         for DeliverySelect { set, limit } in needs.delivery_sets {
             let at = match set {
@@ -196,11 +186,10 @@ impl Searches {
     /// What is asked in the first go.
     pub(crate) fn calls(&self, snapshot: &Snapshot<'_>) -> Vec<Cmd> {
         let ready = self.ready.iter().map(|search| reserve(search, snapshot));
-        let ahead = self.ahead.iter().map(|search| look_ahead(search, snapshot));
         let tasks = self.tasks.iter().flat_map(|search| search.calls(snapshot));
         let deliveries = self.deliveries.iter().flat_map(|search| search.calls(snapshot));
         let expired = self.expired.iter().flat_map(|expired| expired_calls(*expired, snapshot));
-        ready.chain(ahead).chain(tasks).chain(deliveries).chain(expired).collect()
+        ready.chain(tasks).chain(deliveries).chain(expired).collect()
     }
 
     /// Takes in the answers, goes on where that is not enough, and answers the plans' lookups.
@@ -217,9 +206,6 @@ impl Searches {
             let answer = answers.next().ok_or_else(|| odd("ready tasks"))?;
             take_reserved(search, snapshot, answer)?;
         }
-        for search in &mut self.ahead {
-            take_ahead(search, snapshot, answers.next().ok_or_else(|| odd("ready tasks"))?)?;
-        }
         for search in &mut self.tasks {
             search.absorb(snapshot, &mut answers)?;
         }
@@ -232,7 +218,7 @@ impl Searches {
         }
         go_on(&mut self.tasks, snapshot).await?;
         go_on(&mut self.deliveries, snapshot).await?;
-        for search in self.tasks.iter().chain(&self.ready).chain(&self.ahead) {
+        for search in self.tasks.iter().chain(&self.ready) {
             for limit in &search.limits {
                 let select = TaskSelect { set: search.set.clone(), limit: *limit };
                 snapshot.rows.answer(select, search.found());
@@ -309,36 +295,6 @@ fn take_reserved(search: &mut Search<TaskSet>, snapshot: &mut Snapshot<'_>, answ
         part.more = more == 1;
         part.rows.extend(rows.into_iter().filter(|row| search.set.holds(row, snapshot.now)));
     }
-    Ok(())
-}
-
-fn look_ahead(search: &Search<TaskSet>, snapshot: &Snapshot<'_>) -> Cmd {
-    let (db, space) = (snapshot.scene.db, snapshot.scene.space);
-    let range = search.parts.iter().map(|part| &part.range).next();
-    range.map_or_else(Cmd::new, |range| db.range(space, range, search.most + AHEAD, search.row))
-}
-
-/// Takes in the first ready tasks of a queue: those that were asked for are checked to be the first, the others remembered.
-fn take_ahead(search: &mut Search<TaskSet>, snapshot: &mut Snapshot<'_>, answer: Value) -> Result<()> {
-    let TaskSet::Ready { queues } = &search.set else { return Ok(()) };
-    let (Some(queue), Some(part)) = (queues.first(), search.parts.first_mut()) else { return Ok(()) };
-    let connection::Found { members, rows } = read_found(answer)?;
-    let complete = members.len() < search.most + AHEAD;
-    if let Some(mut memory) = snapshot.memory() {
-        for stored in rows.iter().skip(search.most).flatten() {
-            let (row, version) = (Arc::new(read::<TaskRow>(stored)?), rows::version(Some(stored)));
-            let name = snapshot.scene.space.key(&tail::<TaskRow>(&row.key()));
-            memory.learn(row.key(), name, Some(row), version);
-        }
-        memory.look_ahead(queue, members.iter().cloned().collect(), complete);
-    }
-    part.more = members.len() > search.most;
-    let first = members.len().min(search.most);
-    snapshot.see_first(queue, members[..first].iter());
-    snapshot.looked_ahead = true;
-    let rows = rows.into_iter().take(first).collect();
-    let found = snapshot.take_found::<TaskRow>(connection::Found { members: Vec::new(), rows })?;
-    part.rows.extend(found.into_iter().filter(|row| search.set.holds(row, snapshot.now)));
     Ok(())
 }
 

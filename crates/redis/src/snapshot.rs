@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use redis::{Cmd, Value};
 use statehold_core::model::{Document, Entry, TaskId};
-use statehold_core::plan::{Asked, Child, Found, Needs, Rows, TaskSet};
+use statehold_core::plan::{Asked, Child, Map, Needs, Rows, TaskSet};
 use statehold_core::row::{
     AnswerRow, ChoreRow, DeliveryRow, ExclusiveRow, FloorRow, GroupRow, LockRow, PollerRow, QueueRow,
     SignalsRow, StreamRow, TaskRow,
@@ -49,7 +49,7 @@ pub(crate) struct Terms<'a> {
 #[derive(Default)]
 pub(crate) struct Seen {
     /// Versions of rows by their keys.
-    pub(crate) rows: BTreeMap<Bytes, Option<Version>>,
+    pub(crate) rows: Map<Bytes, Option<Version>>,
     pub(crate) ranges: Vec<SeenRange>,
     /// What was trimmed away from categories, as it is stored.
     pub(crate) trims: BTreeMap<String, Bytes>,
@@ -90,8 +90,6 @@ pub(crate) struct Snapshot<'a> {
     guessed_time: bool,
     /// Kinds of which unknown rows were taken for absent.
     pub(crate) guessed: BTreeSet<u8>,
-    /// It counts on it that no other process takes ready tasks.
-    pub(crate) looked_ahead: bool,
     /// Whether it was found that no task depends on another.
     pub(crate) independent: bool,
 }
@@ -219,7 +217,6 @@ impl<'a> Snapshot<'a> {
             recalled: false,
             guessed_time: false,
             guessed: BTreeSet::new(),
-            looked_ahead: false,
             independent: false,
         }
     }
@@ -249,7 +246,6 @@ impl<'a> Snapshot<'a> {
         let space = self.scene.space;
         let mut independent = self.loads == 0 && self.terms.independent;
         if let Some(memory) = self.memory() {
-            self.recall_ready(&memory, &mut needs);
             recall_rows(self, &memory, &mut needs);
             if independent && memory.independent {
                 independent = false;
@@ -297,62 +293,7 @@ impl<'a> Snapshot<'a> {
         });
     }
 
-    /// Answers what claims ask of a queue from what is known of its ready tasks: these are the first, and nothing is due.
-    fn recall_ready(&mut self, memory: &Memory, needs: &mut Needs) {
-        let mut known = BTreeSet::new();
-        needs.task_sets.retain(|select| {
-            let TaskSet::Ready { queues } = &select.set else { return true };
-            let asked = self.terms.asked.get(&select.set).copied().unwrap_or_default().max(select.limit);
-            let [queue] = &**queues else { return true };
-            let Some(ready) = memory.ready(queue, asked) else { return true };
-            if !self.take_ready(memory, queue, &ready) {
-                return true;
-            }
-            let keys = ready.iter().map(|(_, id)| *id).collect();
-            self.rows.answer(select.clone(), Found { keys, complete: false });
-            known.insert(queue.clone());
-            false
-        });
-        needs.task_sets.retain(|select| {
-            let (TaskSet::Due { queues: Some(queues) } | TaskSet::LeaseOver { queues: Some(queues) }) =
-                &select.set
-            else {
-                return true;
-            };
-            if !queues.iter().all(|queue| known.contains(queue)) {
-                return true;
-            }
-            for range in tasks::places(&select.set, self.now, &[]).ranges {
-                self.seen.ranges.push(SeenRange { range, limit: 1, members: Bytes::new() });
-            }
-            self.rows.answer(select.clone(), Found { keys: Vec::new(), complete: true });
-            false
-        });
-    }
-
-    /// Takes in the rows of the first ready tasks of a queue, which the commit checks to be the first; false if not all are
-    /// known.
-    fn take_ready(&mut self, memory: &Memory, queue: &str, ready: &[(&Bytes, TaskId)]) -> bool {
-        let name = |id: &TaskId| self.scene.space.key(&tail::<TaskRow>(id));
-        let known = ready.iter().map(|(_, id)| memory.recall::<TaskRow>(id, &name(id)).map(|row| (*id, row)));
-        let Some(known) = known.collect::<Option<Vec<_>>>() else { return false };
-        for (id, (row, version)) in known {
-            self.seen.rows.entry(self.scene.space.key(&tail::<TaskRow>(&id))).or_insert(version);
-            self.take_read(id, row);
-        }
-        self.see_first(queue, ready.iter().map(|(place, _)| *place));
-        (self.recalled, self.looked_ahead) = (true, true);
-        true
-    }
-
-    /// Notes that these are the first ready tasks of a queue.
-    pub(crate) fn see_first<'b>(&mut self, queue: &str, places: impl ExactSizeIterator<Item = &'b Bytes>) {
-        let (range, limit) = (Range::of(&tasks::ready(queue)), places.len());
-        let members = places.flatten().copied().collect();
-        self.seen.ranges.push(SeenRange { range, limit, members });
-    }
-
-    /// The same for lookups by a key that no other task has: none of these is remembered.
+    /// The same for lookups by a key that no other task has, of which none is remembered.
     fn guess_unique<L>(&mut self, memory: &Memory, asked: &mut BTreeSet<L>, tail: impl Fn(&L) -> Bytes)
     where
         L: Asked<Answer = Option<TaskId>>,

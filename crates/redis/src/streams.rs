@@ -162,6 +162,11 @@ pub(crate) fn log(category: &str) -> Member {
     Member::new(b'G').name(category)
 }
 
+/// Where an event is found in the log of its category: what stands before and after its position.
+pub(crate) fn place_in_log(stream: &StreamName, seq: u64) -> [Bytes; 2] {
+    [log(stream.category()).0, format!("\0{stream}\0{seq}").into_bytes()]
+}
+
 /// The call that reads events of a category after a position, with what was trimmed away.
 pub(crate) fn category_after(
     scene: &Scene<'_>,

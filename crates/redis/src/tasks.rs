@@ -10,8 +10,10 @@ use statehold_core::row::{ExclusiveRow, SignalsRow, TaskRow, Turn};
 use statehold_core::{Status, Timestamp};
 
 use crate::connection::RowKey;
+use crate::error::Result;
 use crate::rows::Table;
 use crate::space::{Bytes, Member, Range};
+use crate::starts;
 
 impl Table for TaskRow {
     const LETTER: u8 = b't';
@@ -41,6 +43,14 @@ impl Table for TaskRow {
         places.extend(task.parent.map(|parent| child(parent).id(id)));
         places.extend(task.finished_at.map(|at| finished().time(at).id(id).bytes(task.queue.as_bytes())));
         places
+    }
+
+    fn write(&self, stored: &mut Bytes) -> Result<()> {
+        starts::write(self, stored)
+    }
+
+    fn read(body: &[u8]) -> Result<Self> {
+        starts::read(body)
     }
 
     fn alarms(&self) -> Vec<Timestamp> {

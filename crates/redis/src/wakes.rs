@@ -4,8 +4,9 @@
 //! the change and costs no call of its own. A listener wakes for what others publish. When it had to connect anew it wakes
 //! everyone, since it may have missed something; while nothing is heard, everyone looks once a second.
 
+use std::fmt::Write as _;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use futures_util::StreamExt as _;
@@ -15,10 +16,12 @@ use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, timeout};
 
+use crate::claims;
 use crate::commit::Wake;
 use crate::config::Config;
 use crate::connection::{Connection, client};
 use crate::error::Result;
+use crate::snapshot::read_id;
 
 /// How many marks a message has at most; with more, everyone is woken.
 const MOST: usize = 1000;
@@ -36,6 +39,8 @@ pub(crate) struct Wakes {
     /// A channel of this process alone; empty in a cluster, where a member does not know who listens to others.
     own: String,
     heard: Arc<Heard>,
+    /// Whether the server last saw nobody else who listens.
+    alone: AtomicBool,
     tasks: Vec<JoinHandle<()>>,
 }
 
@@ -80,7 +85,7 @@ impl Wakes {
         ];
         // What changes from now on is heard, unless the server is away.
         let _ = timeout(Duration::from_secs(5), listening).await;
-        Self { hub, channel, own, heard, tasks }
+        Self { hub, channel, own, heard, alone: AtomicBool::new(false), tasks }
     }
 
     /// Whether wakes travel between processes.
@@ -88,16 +93,46 @@ impl Wakes {
         if self.heard.is_recent() { Push::Ok } else { Push::Broken }
     }
 
-    /// The message that wakes other processes for what a commit changes.
-    pub(crate) fn message(&self, marks: &[Mark]) -> Wake {
+    /// Whether nobody waits for anything, here or, as far as is known, elsewhere. Then it is not worked out whom to wake:
+    /// whoever turns up meanwhile is woken whatever the change is.
+    pub(crate) fn is_alone(&self) -> bool {
+        self.alone.load(Ordering::Relaxed) && self.hub.is_empty()
+    }
+
+    /// Notes whether the server saw other processes that listen.
+    pub(crate) fn note_alone(&self, alone: bool) {
+        self.alone.store(alone, Ordering::Relaxed);
+    }
+
+    /// The message that wakes other processes for what a commit changes, or for anything if it is not known what.
+    pub(crate) fn message(&self, marks: Option<&mut Vec<Mark>>, idle: bool) -> Wake {
         let message = match marks {
-            [] => String::new(),
-            marks if marks.len() > MOST => format!("{}:*", self.heard.name),
-            marks => {
-                let marks: Vec<_> = marks.iter().map(|mark| format!("{:016x}", mark.0)).collect();
-                format!("{}:{}", self.heard.name, marks.concat())
+            _ if idle => String::new(),
+            Some(marks) => {
+                marks.sort_unstable();
+                marks.dedup();
+                self.message_to(marks)
             }
+            None => return self.message_to_all(),
         };
+        Wake { channel: self.channel.clone(), message, own: self.own.clone() }
+    }
+
+    fn message_to(&self, marks: &[Mark]) -> String {
+        let name = &self.heard.name;
+        if marks.len() > MOST {
+            return format!("{name}:*");
+        }
+        let mut message = format!("{name}:");
+        for mark in marks {
+            let _ = write!(message, "{:016x}", mark.0);
+        }
+        message
+    }
+
+    /// The message that wakes other processes for tasks that were started; their ids come after it.
+    pub(crate) fn start_of_started(&self, namespace: &str) -> Wake {
+        let message = format!("{}:>{namespace}\n", self.heard.name);
         Wake { channel: self.channel.clone(), message, own: self.own.clone() }
     }
 
@@ -129,16 +164,32 @@ async fn call_out(db: Connection, channel: String, heard: Arc<Heard>) {
 }
 
 /// Wakes for a message of another process.
-fn hear(text: &str, hub: &Hub, heard: &Heard) {
-    let Some((name, marks)) = text.split_once(':') else { return };
-    if name == heard.name {
+fn hear(message: &[u8], hub: &Hub, heard: &Heard) {
+    let Some((name, what)) = split(message, b':') else { return };
+    if name == heard.name.as_bytes() {
         heard.note();
-    } else if marks == "*" {
-        hub.wake_all();
-    } else {
-        let digits = marks.as_bytes().chunks(16).filter_map(|digits| std::str::from_utf8(digits).ok());
-        hub.wake(digits.filter_map(|digits| u64::from_str_radix(digits, 16).ok()).map(Mark));
+        return;
     }
+    match what.first() {
+        Some(b'*') => hub.wake_all(),
+        Some(b'>') => hear_started(&what[1..], hub),
+        _ => {
+            let digits = what.chunks(16).filter_map(|digits| std::str::from_utf8(digits).ok());
+            hub.wake(digits.filter_map(|digits| u64::from_str_radix(digits, 16).ok()).map(Mark));
+        }
+    }
+}
+
+/// Wakes for tasks that another process has started: the namespace, a line's end, and their ids.
+fn hear_started(what: &[u8], hub: &Hub) {
+    let Some((namespace, ids)) = split(what, b'\n') else { return };
+    let namespace = String::from_utf8_lossy(namespace);
+    hub.wake(ids.chunks(16).filter_map(read_id).flat_map(|id| claims::marks(&namespace, id)));
+}
+
+fn split(bytes: &[u8], at: u8) -> Option<(&[u8], &[u8])> {
+    let at = bytes.iter().position(|byte| *byte == at)?;
+    Some((&bytes[..at], &bytes[at + 1..]))
 }
 
 async fn listen(
@@ -178,7 +229,7 @@ async fn listen_once(
     hub.wake_all();
     let mut messages = listening.into_on_message();
     while let Some(message) = messages.next().await {
-        hear(&String::from_utf8_lossy(message.get_payload_bytes()), hub, heard);
+        hear(message.get_payload_bytes(), hub, heard);
     }
     Ok(())
 }

@@ -1,26 +1,28 @@
-//! Lanes: what a namespace's callers ask for at the same time is loaded, planned and written together, in the order in
-//! which it came. A lane is there while someone waits in it. It plans the next group while the last one is on its way.
+//! What a namespace's callers ask for at the same time is loaded, planned and written together, in the order in which it
+//! came. The next group is planned while the last one is on its way.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use futures_util::stream::FuturesUnordered;
-use futures_util::{FutureExt as _, StreamExt as _};
+use futures_util::FutureExt as _;
 use redis::Cmd;
 
+use statehold_core::call::Claim;
 use statehold_core::model::TaskId;
-use statehold_core::plan::{Context, Effects, Needs, Rows, Step, TaskSet};
+use statehold_core::plan::{Context, Effects, Needs, Ready, Rows, Step, TaskSet};
 use statehold_core::wake::Mark;
 use statehold_core::{Clock, Error, Result};
-use tokio::sync::{Notify, oneshot};
+use tokio::sync::oneshot;
 use tokio::task::yield_now;
 use tokio::time::{Instant, sleep};
 
+use crate::claims::{self, Said};
 use crate::commit::{Changed, Written, call, send};
 use crate::connection::Connection;
 use crate::error::{Trouble, unknown};
+use crate::lanes::{Flights, Lanes, Seats};
 use crate::memory::Memory;
 use crate::namespaces::Registry;
 use crate::rows::Version;
@@ -31,11 +33,15 @@ use crate::wakes::Wakes;
 /// How many requests are written together at most.
 const MOST: usize = 256;
 
-/// How many groups of a lane are on their way at most.
-const FLIGHTS: usize = 2;
+/// How many are together at least, if that many wait: a group costs something by itself.
+const LEAST: usize = 8;
+
+/// How many groups of a lane are on their way at most. Requests that come again as soon as they are answered are spread over
+/// as many, so that the server is not idle while they are planned.
+const FLIGHTS: usize = 3;
 
 /// Of how many namespaces rows are remembered.
-const REMEMBERED: usize = 64;
+const REMEMBERED: usize = 16;
 
 /// How often a group tries together before each half of it has better luck alone.
 const TRIES: u32 = 3;
@@ -43,7 +49,7 @@ const TRIES: u32 = 3;
 /// How long one request is tried again and again while others are faster or the server is away.
 const PATIENCE: Duration = Duration::from_secs(20);
 /// How long a request waits for a server that cannot be reached.
-const OUTAGE: Duration = Duration::from_secs(3);
+pub(crate) const OUTAGE: Duration = Duration::from_secs(3);
 
 /// A request in a lane.
 pub(crate) trait Job: Send {
@@ -125,14 +131,8 @@ type Group = Vec<Box<dyn Job>>;
 /// The lanes of a store.
 pub(crate) struct Writer {
     desk: Arc<Desk>,
-    lanes: Arc<Mutex<HashMap<String, Waiting>>>,
-}
-
-/// Who waits in a lane.
-struct Waiting {
-    jobs: Group,
-    /// Tells the lane that someone has come.
-    bell: Arc<Notify>,
+    lanes: Lanes<Box<dyn Job>>,
+    claims: Lanes<claims::Waiting>,
 }
 
 /// What every lane works with.
@@ -196,7 +196,7 @@ impl Failure {
 
 impl Writer {
     pub(crate) fn new(desk: Desk) -> Self {
-        Self { desk: Arc::new(desk), lanes: Arc::default() }
+        Self { desk: Arc::new(desk), lanes: Lanes::new(), claims: Lanes::new() }
     }
 
     /// What every lane works with.
@@ -204,24 +204,23 @@ impl Writer {
         &self.desk
     }
 
-    /// Puts a request into the lane of its namespace, which begins to move if it stood empty. Lanes go on when the caller
-    /// is gone.
-    pub(crate) fn send(&self, namespace: String, job: Box<dyn Job>) {
-        let mut lanes = self.lanes.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(lane) = lanes.get_mut(&namespace) {
-            lane.jobs.push(job);
-            lane.bell.notify_one();
-            return;
-        }
-        let bell = Arc::new(Notify::new());
-        lanes.insert(namespace.clone(), Waiting { jobs: vec![job], bell: Arc::clone(&bell) });
-        let lane = Lane {
-            space: Space::new(&self.desk.prefix, &namespace),
-            memory: self.desk.memory(&namespace),
-            desk: Arc::clone(&self.desk),
-            namespace,
-        };
-        tokio::spawn(run(lane, Arc::clone(&self.lanes), bell));
+    /// Lets a request wait in the lane of its namespace until it is answered, and the lane go on when the caller is gone.
+    pub(crate) async fn wait<T>(
+        &self,
+        namespace: &str,
+        job: Box<dyn Job>,
+        answer: oneshot::Receiver<T>,
+    ) -> Option<T> {
+        let run = |seats| run(Lane::new(&self.desk, namespace), seats).boxed();
+        self.lanes.wait(namespace, job, answer, run).await
+    }
+
+    /// The same for a claim that the server decides.
+    pub(crate) async fn claim(&self, claim: Arc<Claim>, ready: Option<Ready>) -> Option<Result<Said>> {
+        let (reply, answer) = oneshot::channel();
+        let namespace = &Arc::clone(&claim).namespace;
+        let run = |seats| claims::run(claims::Lane::new(&self.desk, namespace), seats).boxed();
+        self.claims.wait(namespace, claims::Waiting { claim, ready, reply }, answer, run).await
     }
 }
 
@@ -231,37 +230,41 @@ struct Lane {
     namespace: String,
     space: Space,
     memory: Arc<Mutex<Memory>>,
+    /// How many requests are on their way.
+    aloft: AtomicUsize,
 }
 
 /// A group that was planned.
 struct Decided {
     /// The call that writes it, unless there is nothing to write.
     call: Option<Cmd>,
-    marks: Vec<Mark>,
+    /// Whom to wake; everyone if that was not worked out.
+    marks: Option<Vec<Mark>>,
     /// Kinds of which unknown rows were taken for absent.
     guessed: BTreeSet<u8>,
-    /// It counts on it that no other process takes ready tasks.
-    looked_ahead: bool,
 }
 
 /// Moves a lane until nobody waits in it.
-async fn run(lane: Lane, lanes: Arc<Mutex<HashMap<String, Waiting>>>, bell: Arc<Notify>) {
-    let mut flights = FuturesUnordered::new();
+async fn run(lane: Lane, seats: Seats<Box<dyn Job>>) {
+    let mut flights = Flights::new();
     loop {
-        let jobs = take(&lanes, &lane.namespace, flights.is_empty());
-        let Some(jobs) = jobs else { return };
+        let Some(jobs) = seats.take(flights.is_empty()) else { return };
         let idle = jobs.is_empty();
-        for mut group in groups(jobs) {
+        let share = (jobs.len() + lane.aloft.load(Ordering::Relaxed)).div_ceil(FLIGHTS);
+        for mut group in groups(jobs, share.clamp(LEAST, MOST)) {
             if flights.len() >= FLIGHTS {
                 lane.land(&mut flights).await;
             }
             match lane.desk.decide(&lane, &mut group, &mut Needs::default(), true).await {
-                Ok(decided) => flights.push(lane.fly(group, decided)),
+                Ok(decided) => {
+                    let mut flight = Box::pin(lane.fly(group, decided));
+                    // It is sent before the next one is planned, which may read what it writes.
+                    match (&mut flight).now_or_never() {
+                        Some(landed) => lane.landed(landed, &mut flights).await,
+                        None => flights.push(flight),
+                    }
+                }
                 Err(_) => lane.settle(group).await,
-            }
-            // It is sent before the next one is planned.
-            if let Some(landed) = flights.next().now_or_never().flatten() {
-                lane.landed(landed, &mut flights).await;
             }
         }
         if flights.len() >= FLIGHTS {
@@ -269,38 +272,39 @@ async fn run(lane: Lane, lanes: Arc<Mutex<HashMap<String, Waiting>>>, bell: Arc<
         } else if idle {
             tokio::select! {
                 Some(landed) = flights.next() => lane.landed(landed, &mut flights).await,
-                () = bell.notified() => {}
+                () = seats.someone() => {}
             }
         }
     }
-}
-
-/// Takes all who wait; none if the lane is over, because nobody does and nothing is on its way.
-fn take(lanes: &Mutex<HashMap<String, Waiting>>, namespace: &str, idle: bool) -> Option<Group> {
-    let mut lanes = lanes.lock().unwrap_or_else(PoisonError::into_inner);
-    let jobs = lanes.get_mut(namespace).map(|lane| std::mem::take(&mut lane.jobs)).unwrap_or_default();
-    if jobs.is_empty() && idle {
-        lanes.remove(namespace);
-        return None;
-    }
-    Some(jobs)
 }
 
 /// A group that came back, and how.
 type Landed = (Group, Decided, crate::error::Result<Written>);
 
 impl Lane {
+    fn new(desk: &Arc<Desk>, namespace: &str) -> Self {
+        Self {
+            space: Space::new(&desk.prefix, namespace),
+            memory: desk.memory(namespace),
+            desk: Arc::clone(desk),
+            namespace: namespace.to_owned(),
+            aloft: AtomicUsize::new(0),
+        }
+    }
+
     /// Sends what a group leaves.
     async fn fly(&self, group: Group, decided: Decided) -> Landed {
+        self.aloft.fetch_add(group.len(), Ordering::Relaxed);
         let written = match &decided.call {
-            Some(call) => send(&self.desk.db, call).await,
+            Some(call) => send(&self.desk.db, &self.desk.wakes, call).await,
             None => Ok(Written::Later),
         };
+        self.aloft.fetch_sub(group.len(), Ordering::Relaxed);
         (group, decided, written)
     }
 
     /// Waits for a group that is on its way.
-    async fn land(&self, flights: &mut FuturesUnordered<impl Future<Output = Landed>>) {
+    async fn land(&self, flights: &mut Flights<impl Future<Output = Landed>>) {
         if let Some(landed) = flights.next().await {
             self.landed(landed, flights).await;
         }
@@ -308,7 +312,7 @@ impl Lane {
 
     /// Answers a group that came back. If it came to nothing, so may those behind it: all of them are waited for, and then
     /// each is tried on what is loaded.
-    async fn landed(&self, landed: Landed, flights: &mut FuturesUnordered<impl Future<Output = Landed>>) {
+    async fn landed(&self, landed: Landed, flights: &mut Flights<impl Future<Output = Landed>>) {
         let Some(failed) = self.answer(landed).await else { return };
         let mut all = vec![failed];
         while let Some(landed) = flights.next().await {
@@ -358,13 +362,15 @@ impl Lane {
 
 impl Desk {
     /// What is known of a namespace.
-    fn memory(&self, namespace: &str) -> Arc<Mutex<Memory>> {
+    pub(crate) fn memory(&self, namespace: &str) -> Arc<Mutex<Memory>> {
         let mut memories = self.memories.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(memory) = memories.get(namespace) {
             return Arc::clone(memory);
         }
-        if memories.len() >= REMEMBERED {
-            memories.clear();
+        // Any other goes: most processes have few namespaces.
+        let other = memories.keys().next().filter(|_| memories.len() >= REMEMBERED).cloned();
+        if let Some(other) = other {
+            memories.remove(&other);
         }
         Arc::clone(memories.entry(namespace.to_owned()).or_default())
     }
@@ -394,7 +400,7 @@ impl Desk {
     async fn attempt(&self, lane: &Lane, group: &mut Group, learned: &mut Needs) -> Result<(), Failure> {
         let decided = self.decide(lane, group, learned, false).await?;
         let written = match &decided.call {
-            Some(call) => send(&self.db, call).await,
+            Some(call) => send(&self.db, &self.wakes, call).await,
             None => Ok(Written::Later),
         };
         self.conclude(lane, decided, written).await
@@ -419,11 +425,13 @@ impl Desk {
             let mut dependent = self.dependent.lock().unwrap_or_else(PoisonError::into_inner);
             dependent.insert(lane.namespace.clone());
         }
-        let (mut accepted, mut marks) = (Vec::new(), Vec::new());
+        let (mut accepted, mut marks) = (Vec::new(), (!self.wakes.is_alone()).then(Vec::new));
         for job in group {
             let effects = self.plan(job, &mut snapshot, learned).await?;
             if !effects.is_empty() {
-                marks.extend(effects.marks(&lane.namespace));
+                if let Some(marks) = &mut marks {
+                    marks.extend(effects.marks(&lane.namespace));
+                }
                 snapshot.rows.accept(&effects);
                 accepted.push(effects);
             }
@@ -431,9 +439,7 @@ impl Desk {
         if !accepted.is_empty() {
             self.registry.enter(&self.db, &lane.namespace).await?;
         }
-        marks.sort_unstable();
-        marks.dedup();
-        let (wake, version) = (self.wakes.message(&marks), self.versions.next());
+        let (wake, version) = (self.wakes.message(marks.as_mut(), accepted.is_empty()), self.versions.next());
         let mut memory = memory.map(|memory| memory.lock().unwrap_or_else(PoisonError::into_inner));
         let mut changed = Changed::default();
         for effects in accepted {
@@ -442,19 +448,18 @@ impl Desk {
             }
             changed.add(*effects);
         }
-        let writing = changed.writing(&lane.space);
+        let writing = changed.writing(&lane.space, version);
         if let Some(memory) = &mut memory {
             match &writing {
                 Ok(writing) => {
-                    memory.move_ready(&writing.members_gone, &writing.members_put);
                     memory.sent(writing.touched(), version);
                 }
                 Err(_) => memory.forget_after(&BTreeSet::new()),
             }
         }
         let writing = writing?;
-        let call = call(&snapshot, &writing, &version, &wake);
-        Ok(Decided { call, marks, guessed: snapshot.guessed, looked_ahead: snapshot.looked_ahead })
+        let call = call(&snapshot, &writing, &wake);
+        Ok(Decided { call, marks, guessed: snapshot.guessed })
     }
 
     /// Sees to it that everyone knows what was written, and forgets what is remembered if it was not.
@@ -474,13 +479,13 @@ impl Desk {
             Err(trouble) => {
                 let mut memory = lane.memory.lock().unwrap_or_else(PoisonError::into_inner);
                 memory.forget_after(&decided.guessed);
-                if decided.looked_ahead {
-                    memory.be_crowded();
-                }
                 return Err(Failure { trouble, committing: true });
             }
         }
-        self.wakes.hub.wake(decided.marks);
+        match decided.marks {
+            Some(marks) => self.wakes.hub.wake(marks),
+            None => self.wakes.hub.wake_all(),
+        }
         Ok(())
     }
 
@@ -533,14 +538,14 @@ impl Desk {
     }
 }
 
-/// Requests are written together in the order in which they came, except those that must be alone.
-fn groups(jobs: Group) -> Vec<Group> {
+/// Requests are written together in the order in which they came, so many at most, except those that must be alone.
+fn groups(jobs: Group, most: usize) -> Vec<Group> {
     let mut groups: Vec<Group> = Vec::new();
     let mut open = false;
     for job in jobs {
         let alone = job.is_alone();
         match groups.last_mut() {
-            Some(group) if open && !alone && group.len() < MOST => group.push(job),
+            Some(group) if open && !alone && group.len() < most => group.push(job),
             _ => groups.push(vec![job]),
         }
         open = !alone;
@@ -555,7 +560,7 @@ fn fail_all(group: Group, error: &Error) {
 }
 
 /// How long to wait before the next try: longer each time, and not as long as others do.
-fn pause(tries: u32, lost: bool) -> Duration {
+pub(crate) fn pause(tries: u32, lost: bool) -> Duration {
     let (first, most) = if lost { (50_000, 1_000_000) } else { (200, 20_000) };
     let most = (first << tries.min(10)).min(most);
     // The clock's last digits are as good as a die.

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use futures_util::FutureExt as _;
 use statehold_conformance::redis::Server;
 use statehold_core::batch::Replies;
 use statehold_core::call::{Claim, Sweep};
@@ -231,6 +232,35 @@ async fn two_processes_that_claim_from_one_queue_share_it() {
     let first = seen.values().filter(|number| **number == 0).count();
     assert_eq!(seen.len(), TASKS);
     assert!(first > 0 && first < TASKS, "one process took all, {first} of {TASKS}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_a_caller_began_is_finished_when_it_leaves() {
+    let server = Server::start(&["--appendfsync", "everysec"]);
+    let (store, other) = (open(&server).await, open(&server).await);
+    let mut left = 0;
+    for number in 0..50 {
+        let key = format!("left/{number}");
+        let mut setting = Box::pin(run(&store, entry(&key, 60)));
+        left += u32::from((&mut setting).now_or_never().is_none());
+        drop(setting);
+        let began = Instant::now();
+        while other.entry_get(NAMESPACE, &key).await.expect("it is read").is_none() {
+            assert!(began.elapsed() < LIMIT, "{key} was never set");
+        }
+    }
+    assert!(left > 0, "nobody left before the end");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nobody_waits_for_a_caller_who_does_not_look() {
+    let server = Server::start(&["--appendfsync", "everysec"]);
+    let store = open(&server).await;
+    let mut first = Box::pin(run(&store, entry("one", 60)));
+    assert!((&mut first).now_or_never().is_none(), "it was answered before it was sent");
+    let second = tokio::time::timeout(LIMIT, run(&store, entry("two", 60))).await;
+    second.expect("it is answered in time").expect("it is set");
+    first.await.expect("it is set");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

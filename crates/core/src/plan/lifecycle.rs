@@ -64,9 +64,7 @@ pub(super) fn not_allowed(row: &TaskRow, to: Status, why: &str) -> Error {
 
 /// Writes a lifecycle event and counts the revision.
 pub(super) fn note(tx: &mut Tx<'_>, row: &mut TaskRow, kind: &str, data: Option<Json>) {
-    let seq = row.head.next(tx.now);
-    row.task.revision += 1;
-    row.task.updated_at = tx.now;
+    let seq = row.next_event(tx.now);
     tx.append(StreamName::of_task(row.task.id), seq, kind, data);
 }
 
@@ -132,42 +130,62 @@ pub(super) fn park(tx: &mut Tx<'_>, row: &mut TaskRow) -> Planned<()> {
 }
 
 /// Who starts a task, and for how long.
-pub(super) struct Starter<'a> {
-    pub(super) owner: &'a str,
-    pub(super) lease_seconds: Option<Seconds>,
-    pub(super) claim_key: Option<&'a String>,
+#[derive(Clone, Copy, Debug)]
+pub struct Starter<'a> {
+    /// Who.
+    pub owner: &'a str,
+    /// How long the lease is; without end if none.
+    pub lease_seconds: Option<Seconds>,
+    /// The key of the claim that starts it.
+    pub claim_key: Option<&'a str>,
 }
 
 /// Leases a pending task.
 pub(super) fn start(tx: &mut Tx<'_>, row: &mut TaskRow, starter: &Starter<'_>) -> Planned<()> {
     exclusive::hold(tx, row)?;
-    row.turn = Turn::Off;
-    row.task.status = Status::Running;
-    row.task.attempt += 1;
-    row.task.started_at = Some(tx.now);
-    row.task.progress = None;
-    row.last_token = Token::next(row.last_token, tx.now);
-    row.lease_seconds = starter.lease_seconds;
-    row.claim_key = starter.claim_key.cloned();
-    row.task.lease = Some(Lease {
-        owner: starter.owner.to_owned(),
-        token: row.last_token,
-        started_at: tx.now,
-        expires_at: None,
-        heartbeat_at: tx.now,
-    });
-    extend_lease(tx, row, starter.lease_seconds);
+    let seq = row.start(starter, tx.now);
     let about = Attempt { attempt: row.task.attempt, owner: Some(starter.owner) };
-    note(tx, row, "task.started", data(&about));
+    tx.append(StreamName::of_task(row.task.id), seq, "task.started", data(&about));
     Ok(())
 }
 
-/// Lets a lease end `length` from now, but not after the attempt's timeout.
-pub(super) fn extend_lease(tx: &Tx<'_>, row: &mut TaskRow, length: Option<Seconds>) {
-    let deadline = row.attempt_deadline().unwrap_or(Timestamp::MAX);
-    if let Some(lease) = &mut row.task.lease {
-        lease.expires_at = length.map(|length| (tx.now + length).min(deadline));
-        lease.heartbeat_at = tx.now;
+impl TaskRow {
+    /// What a start makes of a ready task that has no exclusive key; answers the number of its `task.started`. For stores
+    /// that start tasks by themselves and note only who started them, and when.
+    pub fn start(&mut self, starter: &Starter<'_>, now: Timestamp) -> u64 {
+        self.turn = Turn::Off;
+        self.task.status = Status::Running;
+        self.task.attempt += 1;
+        self.task.started_at = Some(now);
+        self.task.progress = None;
+        self.last_token = Token::next(self.last_token, now);
+        self.lease_seconds = starter.lease_seconds;
+        self.claim_key = starter.claim_key.map(str::to_owned);
+        self.task.lease = Some(Lease {
+            owner: starter.owner.to_owned(),
+            token: self.last_token,
+            started_at: now,
+            expires_at: None,
+            heartbeat_at: now,
+        });
+        self.extend_lease(starter.lease_seconds, now);
+        self.next_event(now)
+    }
+
+    /// Lets a lease end `length` from now, but not after the attempt's timeout.
+    pub(super) fn extend_lease(&mut self, length: Option<Seconds>, now: Timestamp) {
+        let deadline = self.attempt_deadline().unwrap_or(Timestamp::MAX);
+        if let Some(lease) = &mut self.task.lease {
+            lease.expires_at = length.map(|length| (now + length).min(deadline));
+            lease.heartbeat_at = now;
+        }
+    }
+
+    /// Counts the revision, and answers the number of the event that tells of it.
+    fn next_event(&mut self, now: Timestamp) -> u64 {
+        self.task.revision += 1;
+        self.task.updated_at = now;
+        self.head.next(now)
     }
 }
 

@@ -31,11 +31,14 @@ mod topics;
 mod tx;
 mod why;
 
+pub use claim::Ready;
+pub use lifecycle::Starter;
 pub use lookup::{
     Child, Cut, CutAt, CutPoint, DeliverySelect, DeliverySet, EventAt, Expired, ExpiredKeys, Found,
     Idempotency, Latest, Lookup, Overgrown, Place, Polled, TaskSelect, TaskSet, Unread, UnreadEvents,
 };
 pub use rows::{Appending, Asked, Effects, Kept, Map, Needs, Rows, Trim};
+pub use topics::start_topics;
 
 use crate::batch::{Prepared, Replies};
 use crate::call::{Claim, Claimed, Deliveries, GroupRead, Sweep, Swept};
@@ -73,7 +76,23 @@ pub fn apply(batch: &Prepared, rows: &Rows, context: &Context<'_>) -> Step<Repli
 
 /// Decides a claim.
 pub fn claim(claim: &Claim, rows: &Rows, context: &Context<'_>) -> Step<Claimed> {
-    tx::run(rows, context, None, |tx| claim::claim(tx, claim))
+    tx::run(rows, context, None, |tx| claim::claim(tx, claim, None))
+}
+
+/// Decides a claim that was prepared. What is due is not handled twice at the same time.
+pub fn claim_prepared(
+    claim: &Claim,
+    ready: Option<Ready>,
+    rows: &Rows,
+    context: &Context<'_>,
+) -> Step<Claimed> {
+    tx::run(rows, context, None, |tx| claim::claim(tx, claim, ready))
+}
+
+/// Decides what comes before a claim takes anything: who asks is noted, and a bounded part of what is due is handled. For
+/// stores that start ready tasks by themselves.
+pub fn prepare_claim(claim: &Claim, rows: &Rows, context: &Context<'_>) -> Step<Ready> {
+    tx::run(rows, context, None, |tx| claim::prepare(tx, claim))
 }
 
 /// Decides a group read.

@@ -1,6 +1,7 @@
 //! Queues: the switch, and who asks for work.
 
 use super::tx::{Planned, Tx};
+use crate::clock::Timestamp;
 use crate::command::{QueueSet, QueueState};
 use crate::query::{POLL_PRECISION, POLLER_MEMORY};
 use crate::row::{Chore, PollerKey, PollerRow, QueueRow};
@@ -27,11 +28,17 @@ pub(super) fn set(tx: &mut Tx<'_>, set: &QueueSet) -> Planned<QueueState> {
 pub(super) fn note_poller(tx: &mut Tx<'_>, queue: &str, owner: &str) -> Planned<()> {
     let key = PollerKey { queue: queue.to_owned(), owner: owner.to_owned() };
     let now = tx.now;
-    let known = |row: &PollerRow| row.at <= now && row.at + POLL_PRECISION > now;
-    if !tx.get::<PollerRow>(&key)?.is_some_and(|row| known(&row)) {
+    if !tx.get::<PollerRow>(&key)?.is_some_and(|row| row.is_recent(now)) {
         tx.put(PollerRow { key, at: now });
     }
     Ok(())
+}
+
+impl PollerRow {
+    /// Whether it is known well enough when they last asked.
+    pub fn is_recent(&self, now: Timestamp) -> bool {
+        self.at <= now && self.at + POLL_PRECISION > now
+    }
 }
 
 /// Forgets someone who has not asked for a while.

@@ -82,7 +82,7 @@ pub(super) fn start(tx: &mut Tx<'_>, start: &TaskStart) -> Planned<Task> {
 pub(super) fn renew(tx: &mut Tx<'_>, renew: &TaskRenew) -> Planned<Renewed> {
     let mut row = load(tx, renew.id)?;
     let length = renew.lease_seconds.or(row.lease_seconds);
-    lifecycle::extend_lease(tx, &mut row, length);
+    row.extend_lease(length, tx.now);
     if renew.progress.is_some() {
         row.task.progress.clone_from(&renew.progress);
     }

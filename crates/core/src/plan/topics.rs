@@ -4,8 +4,15 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::rows::Effects;
+use crate::model::{StreamName, TaskId};
 use crate::row::{Change, LockRow, TaskRow, Turn};
 use crate::wake::{Mark, Topic};
+
+/// The topics whose waiters should look again after the start of a task.
+pub fn start_topics(id: TaskId) -> [Topic; 3] {
+    let stream = StreamName::of_task(id);
+    [Topic::Task(id), Topic::Category(stream.category().to_owned()), Topic::Stream(stream)]
+}
 
 impl Effects {
     /// The marks of [`topics`](Self::topics), for a wake.
