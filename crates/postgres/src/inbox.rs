@@ -166,3 +166,111 @@ impl Inbox {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use futures_util::FutureExt as _;
+    use statehold_core::Error;
+    use statehold_core::plan::Rows;
+
+    use super::*;
+    use crate::job::{Progress, Sight};
+
+    struct Nothing;
+
+    impl Job for Nothing {
+        fn namespace(&self) -> &'static str {
+            "n"
+        }
+
+        fn is_alone(&self) -> bool {
+            false
+        }
+
+        fn looks_around(&self) -> bool {
+            false
+        }
+
+        fn switches(&self) -> &[String] {
+            &[]
+        }
+
+        fn step(&mut self, _: &Rows, _: &Sight<'_>) -> Progress {
+            Progress::Done(Box::default())
+        }
+
+        fn answer(self: Box<Self>) {}
+
+        fn fail(self: Box<Self>, _: Error) {}
+    }
+
+    fn with(jobs: usize) -> Inbox {
+        let inbox = Inbox::new(2);
+        (0..jobs).for_each(|_| inbox.send(Box::new(Nothing)));
+        inbox
+    }
+
+    /// How many requests a pen gets at once; none if it has to wait.
+    fn taken(inbox: &Inbox, pen: usize) -> Option<usize> {
+        inbox.take(pen).now_or_never().map(|jobs| jobs.map_or(0, |jobs| jobs.len()))
+    }
+
+    fn lock_of(key: &str) -> Needs {
+        Needs { locks: [key.to_owned()].into(), ..Needs::default() }
+    }
+
+    #[test]
+    fn many_are_shared_out_and_few_are_not() {
+        let many = with(64);
+        assert_eq!((taken(&many, 0), taken(&many, 1), taken(&many, 0)), (Some(32), Some(32), None));
+        let few = with(FEW);
+        assert_eq!((taken(&few, 0), taken(&few, 1)), (Some(FEW), None));
+    }
+
+    #[test]
+    fn who_meets_another_pen_comes_back_when_that_is_done() {
+        let inbox = with(64);
+        assert_eq!((taken(&inbox, 0), taken(&inbox, 1)), (Some(32), Some(32)));
+        assert_eq!(inbox.hold(0, "n", &lock_of("a")), Ok(()));
+        assert_eq!(inbox.hold(0, "n", &lock_of("a")), Ok(()));
+        assert_eq!(inbox.hold(1, "n", &lock_of("a")), Err(0));
+        assert_eq!(inbox.hold(1, "other", &lock_of("a")), Ok(()));
+        assert_eq!((inbox.hold_all(0, "n"), inbox.hold_all(1, "n")), (Ok(()), Err(0)));
+        inbox.put_aside(vec![(0, Box::new(Nothing))], 32);
+        inbox.done(1);
+        assert_eq!(taken(&inbox, 1), None, "it waits for the other");
+        inbox.done(0);
+        assert_eq!(inbox.hold(1, "n", &lock_of("a")), Ok(()));
+        assert_eq!(taken(&inbox, 1), Some(1));
+    }
+
+    #[test]
+    fn who_met_a_pen_that_is_done_by_now_does_not_wait() {
+        let inbox = with(64);
+        assert_eq!((taken(&inbox, 0), taken(&inbox, 1)), (Some(32), Some(32)));
+        inbox.done(0);
+        inbox.put_aside(vec![(0, Box::new(Nothing))], 32);
+        assert_eq!(taken(&inbox, 0), Some(1));
+    }
+
+    #[test]
+    fn where_most_meet_one_pen_does_it_all_for_a_while() {
+        let inbox = with(64);
+        assert_eq!((taken(&inbox, 0), taken(&inbox, 1)), (Some(32), Some(32)));
+        inbox.put_aside((0..32).map(|_| (0, Box::new(Nothing) as Box<dyn Job>)).collect(), 32);
+        inbox.done(1);
+        inbox.done(0);
+        (0..32).for_each(|_| inbox.send(Box::new(Nothing)));
+        assert_eq!((taken(&inbox, 0), taken(&inbox, 1)), (Some(64), None));
+    }
+
+    #[test]
+    fn what_waits_is_done_before_it_closes() {
+        let inbox = with(1);
+        inbox.close();
+        assert_eq!((taken(&inbox, 0), taken(&inbox, 1)), (Some(1), Some(0)));
+        inbox.put_aside(vec![(0, Box::new(Nothing))], 1);
+        inbox.done(0);
+        assert_eq!((taken(&inbox, 0), taken(&inbox, 0)), (Some(1), Some(0)));
+    }
+}

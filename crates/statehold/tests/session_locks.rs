@@ -149,8 +149,8 @@ fn a_session_that_ended_frees_no_lock_that_an_older_release_took() {
         assert_eq!(client.execute(take, &[]).await.unwrap(), 1);
         soon(async { while end_sessions("older").await == 0 {} }).await;
         soon(guard.lost()).await;
-        let held = hold.locks().get("older").await.unwrap();
-        assert_eq!(held.map(|lock| lock.owner).as_deref(), Some("older"));
+        let kept = hold.locks().get("older").await.unwrap();
+        assert_eq!(kept.map(|lock| lock.owner).as_deref(), Some("older"));
         let other = hold.locks().of_session().try_acquire("older", "next").await.unwrap();
         assert!(other.is_none(), "the older release holds it");
     });
