@@ -1,15 +1,14 @@
 //! Claims by one statement: the plain case, in which the first ready tasks of one queue are started and nothing else happens.
 //! Whatever is not plain, it leaves to the plan.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use statehold_core::Timestamp;
 use statehold_core::call::{Claim, Claimed};
-use statehold_core::model::StreamName;
-use statehold_core::plan::{Appending, Effects};
+use statehold_core::plan::start_topics;
 use statehold_core::query::POLL_PRECISION;
-use statehold_core::row::{Change, TaskRow};
+use statehold_core::row::TaskRow;
 use statehold_core::wake::Mark;
 
 use crate::connection::{Call, sql};
@@ -21,13 +20,21 @@ use crate::tasks::minute;
 use crate::transaction::Scene;
 use crate::values::{At, Cells, Param, column, length, param, value};
 
-/// Claims that may be plain, by their queue, and the others.
+/// Claims that may be plain, by their queue, and the others. One that repeats another of the group comes after it.
 pub(crate) fn sort(group: Group) -> (BTreeMap<String, Group>, Group) {
     let (mut plain, mut others) = (BTreeMap::<_, Group>::new(), Group::new());
+    let mut keys = HashSet::new();
     for job in group {
-        match job.claim().map(|claim| claim.queues.as_slice()) {
-            Some([queue]) => plain.entry(queue.clone()).or_default().push(job),
-            _ => others.push(job),
+        let mut first = |claim: &Claim| {
+            claim.key.as_ref().is_none_or(|key| keys.insert((claim.owner.clone(), key.clone())))
+        };
+        let queue = match job.claim() {
+            Some(claim) if claim.queues.len() == 1 && first(claim) => claim.queues.first().cloned(),
+            _ => None,
+        };
+        match queue {
+            Some(queue) => plain.entry(queue).or_default().push(job),
+            None => others.push(job),
         }
     }
     (plain, others)
@@ -61,7 +68,7 @@ pub(crate) async fn claim(
     for (number, version, row) in started {
         let slot = usize::try_from(number - 1).ok().and_then(|number| slots.get(number));
         if let Some((place, _)) = slot {
-            marks.extend(wakes(scene.namespace, &row));
+            marks.extend(start_topics(row.task.id).map(|topic| Mark::of(scene.namespace, &topic)));
             given[*place].tasks.push(row.task.clone());
             if known.server() == scene.server {
                 known.learn(scene.ns, [&row], version);
@@ -108,19 +115,4 @@ fn params(
         column(slots, |(_, claim)| end(claim).map(minute)),
         param(now.as_micros()),
     ]
-}
-
-/// Whom the start of a task wakes.
-fn wakes(namespace: &str, row: &Arc<TaskRow>) -> Vec<Mark> {
-    let task = &row.task;
-    let event = Appending {
-        stream: StreamName::of_task(task.id),
-        seq: row.head.last,
-        kind: "task.started".into(),
-        data: None,
-        at: task.updated_at,
-        actor: None,
-    };
-    let change = Change { key: task.id, before: None, after: Some(Arc::clone(row)) };
-    Effects { tasks: vec![change], events: vec![event], ..Effects::default() }.marks(namespace)
 }

@@ -1,9 +1,9 @@
 //! Statehold on PostgreSQL: many processes on one database, every acknowledged batch durable.
 //!
-//! The way of a request: [`Postgres::apply`](Backend::apply) hands it to the one task that writes (`writer`), which takes
-//! everything that waits into one transaction (`transaction`): it holds the rows that the plans ask for in one order
-//! (`rows`, and a file for each noun), lets the plan of each request decide, writes what they leave with one statement a
-//! table, commits, answers all, and wakes who waits (`wakes`). Reads go past it, on connections of their own (`readers`).
+//! The way of a request: [`Postgres::apply`](Backend::apply) hands it to those who write (`inbox`, `writer`), of whom each takes
+//! its share of what waits into one transaction (`transaction`): it holds the rows that the plans ask for in one order
+//! (`rows`, and a file for each noun), lets the plan of each request decide (`deciding`), writes what they leave with one
+//! statement a table, commits, answers all, and wakes who waits (`wakes`). What needs only rows that are `known` is one statement. Reads go past it, on connections of their own (`readers`).
 //! Each statement is a file in `sql/`, the schema is in `migrations/`.
 
 mod absent;
