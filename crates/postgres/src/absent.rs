@@ -100,7 +100,7 @@ impl Absent {
         !KINDS.into_iter().any(|kind| self.has(kind))
     }
 
-    /// What `enter_anew` is asked, beside namespace and time.
+    /// What `are_absent` is asked, beside the namespace.
     pub(crate) fn params(&self, scene: &Scene<'_>) -> Vec<Param> {
         fn keys<K>(keys: &BTreeSet<K>) -> Vec<&K> {
             keys.iter().collect()

@@ -8,13 +8,15 @@ use statehold_core::Timestamp;
 use statehold_core::call::{Claim, Claimed};
 use statehold_core::plan::start_topics;
 use statehold_core::query::POLL_PRECISION;
-use statehold_core::row::TaskRow;
+use statehold_core::row::{PollerKey, TaskRow};
 use statehold_core::wake::Mark;
 
 use crate::connection::{Call, sql};
 use crate::error::Result;
 use crate::job::Group;
-use crate::known::Known;
+use crate::known::{Known, version_of};
+use crate::namespaces::Era;
+use crate::once::entering;
 use crate::rows::Table as _;
 use crate::tasks::minute;
 use crate::transaction::Scene;
@@ -45,20 +47,20 @@ pub(crate) async fn claim(
     scene: &Scene<'_>,
     queue: &str,
     claims: &[&Claim],
+    era: Era,
     known: &Mutex<Known>,
 ) -> Result<(Vec<Claimed>, Vec<Mark>)> {
     let slots: Vec<_> = (0..).zip(claims).flat_map(|(place, claim)| slots(place, claim)).collect();
     let (now, shown) = scene.clock.foresee();
-    let call = Call::new(sql!("claim"), params(scene, queue, claims, &slots, now, shown));
+    let askers = strangers(scene, queue, claims, now, known);
+    let call = Call::new(sql!("claim"), params(scene, queue, claims, &slots, askers, (now, shown), era));
     let found = scene.db.query(call.sql, call.params).await?;
     let (mut given, mut marks) = (vec![Claimed::default(); claims.len()], Vec::new());
     let mut started = Vec::with_capacity(found.len());
     for row in &found {
         let mut cells = Cells::new(row);
-        let (fine, stored, version) = (cells.get::<bool>()?, cells.time()?, cells.get::<Option<i32>>()?);
-        let Some((version, number)) = version.zip(cells.get::<Option<i64>>()?).filter(|_| fine) else {
-            continue;
-        };
+        let (ord, stored) = (cells.get::<Option<i64>>()?, cells.time()?);
+        let Some((version, number)) = ord.map(version_of).zip(cells.get::<Option<i64>>()?) else { continue };
         scene.clock.hear(stored);
         let _ord: i64 = cells.get()?;
         started.push((number, version, Arc::new(TaskRow::read(&mut cells)?)));
@@ -78,6 +80,23 @@ pub(crate) async fn claim(
     Ok((given, marks))
 }
 
+/// Who claims and was not noted lately as one who asks this queue, as far as it is known here.
+fn strangers(
+    scene: &Scene<'_>,
+    queue: &str,
+    claims: &[&Claim],
+    now: Timestamp,
+    known: &Mutex<Known>,
+) -> Vec<String> {
+    let known = known.lock().unwrap_or_else(PoisonError::into_inner);
+    let owners: BTreeSet<_> = claims.iter().map(|claim| &claim.owner).collect();
+    let owners = owners.into_iter().filter(|owner| {
+        let key = PollerKey { queue: queue.to_owned(), owner: (*owner).clone() };
+        !known.asked(scene.ns, key).is_some_and(|at| at <= now && at > now - POLL_PRECISION)
+    });
+    owners.cloned().collect()
+}
+
 /// A place for each task that a claim asks for.
 fn slots(place: usize, claim: &Claim) -> impl Iterator<Item = (usize, &Claim)> {
     (0..claim.limit).map(move |_| (place, claim))
@@ -88,22 +107,20 @@ fn params(
     queue: &str,
     claims: &[&Claim],
     slots: &[(usize, &Claim)],
-    now: Timestamp,
-    shown: Option<Timestamp>,
+    askers: Vec<String>,
+    (now, shown): (Timestamp, Option<Timestamp>),
+    era: Era,
 ) -> Vec<Param> {
-    let askers: BTreeSet<_> = claims.iter().map(|claim| &claim.owner).collect();
     let keyed: Vec<_> = claims.iter().filter_map(|claim| Some((&claim.owner, claim.key.as_ref()?))).collect();
     let numbers: BTreeSet<_> = keyed.iter().map(|(owner, key)| scene.claim_key(owner, key)).collect();
     let end = |claim: &Claim| claim.lease_seconds.map(|length| now + length);
-    vec![
-        param(scene.ns),
-        param(shown.map(At)),
+    let mut params = entering(scene.ns, shown, era);
+    params.extend([
         param(At(now)),
-        param(minute(now)),
         param(queue.to_owned()),
-        param(scene.queue_key(queue)),
+        param(minute(now)),
         param(At(now - POLL_PRECISION)),
-        param(askers.into_iter().cloned().collect::<Vec<_>>()),
+        param(askers),
         column(&keyed, |(owner, _)| (*owner).clone()),
         column(&keyed, |(_, key)| (*key).clone()),
         param(numbers.into_iter().collect::<Vec<_>>()),
@@ -114,5 +131,6 @@ fn params(
         column(slots, |(_, claim)| end(claim).map(At)),
         column(slots, |(_, claim)| end(claim).map(minute)),
         param(now.as_micros()),
-    ]
+    ]);
+    params
 }

@@ -16,6 +16,7 @@ use crate::dial::dial;
 use crate::error::{Result, Trouble};
 use crate::once::OnceName;
 use crate::pooled::Pooled;
+use crate::shape::{Numbers, Shapes, with_values};
 use crate::values::{Param, limit, param};
 
 /// The text of a statement in `sql/`.
@@ -67,23 +68,32 @@ impl Reading {
     }
 }
 
-/// What a statement is known by: its text, whether it counts the rows that it touches, and whether they must be as certain
-/// transactions left them.
-pub(crate) type Name = (&'static str, bool, bool);
+/// What a statement is known by: where its text stands, whether it counts the rows that it touches, whether they must be as
+/// certain transactions left them, and which columns are values.
+pub(crate) type Name = (usize, bool, bool, Numbers);
 
 /// A statement with its parameters.
 pub(crate) struct Call {
     pub(crate) sql: &'static str,
     pub(crate) params: Vec<Param>,
+    /// Whether it writes rows, and has a column for each of their values.
+    writes: bool,
     /// Whether the last parameter is how many rows it must touch.
     counted: bool,
     /// The number of the parameter that says which transaction must have left each row as it is.
     versions: Option<usize>,
+    /// The columns that are sent as one value.
+    values: Numbers,
 }
 
 impl Call {
     pub(crate) fn new(sql: &'static str, params: Vec<Param>) -> Self {
-        Self { sql, params, counted: false, versions: None }
+        Self { sql, params, writes: false, counted: false, versions: None, values: Numbers::default() }
+    }
+
+    /// A statement that writes the rows whose values are in its columns.
+    pub(crate) fn writing(sql: &'static str, params: Vec<Param>) -> Self {
+        Self { writes: true, ..Self::new(sql, params) }
     }
 
     pub(crate) fn bare(sql: &'static str) -> Self {
@@ -105,6 +115,15 @@ impl Call {
         self
     }
 
+    pub(crate) fn is_counted(&self) -> bool {
+        self.counted
+    }
+
+    /// Whether it makes rows.
+    pub(crate) fn inserts(&self) -> bool {
+        self.sql.contains("INSERT INTO")
+    }
+
     /// The text to prepare.
     pub(crate) fn text(&self) -> Cow<'static, str> {
         let (sql, last) = (self.sql, self.params.len());
@@ -112,11 +131,22 @@ impl Call {
             let sql = self.part();
             return format!("WITH w AS ({sql}\nRETURNING 1) SELECT touched(count(*), ${last}) FROM w").into();
         }
-        if sql.contains("{task}") { sql.replace("{task}", sql!("task_columns")).into() } else { sql.into() }
+        if self.writes {
+            return self.part().into();
+        }
+        if !sql.contains('{') {
+            return sql.into();
+        }
+        sql.replace("{task}", sql!("task_columns")).replace("{entered}", sql!("entered")).into()
     }
 
     /// The text of a statement that writes, as a part of another.
-    pub(crate) fn part(&self) -> Cow<'static, str> {
+    pub(crate) fn part(&self) -> String {
+        with_values(&self.with_arrays(), self.values)
+    }
+
+    /// The same with an array for each column.
+    fn with_arrays(&self) -> Cow<'static, str> {
         match self.versions {
             Some(place) => {
                 let version = format!(", unnest(${place}::integer[]) AS version\nOFFSET 0) u");
@@ -126,13 +156,30 @@ impl Call {
         }
     }
 
-    /// What it is known by once it is prepared.
-    pub(crate) fn name(&self) -> Name {
-        (self.sql, self.counted, self.versions.is_some())
+    /// Chooses which columns are sent as one value.
+    fn shape(&mut self, shapes: &mut Shapes) {
+        let (mut rows, mut same) = (0, Numbers::default());
+        for (number, param) in (1..).zip(&self.params) {
+            if let Param::Column(column, alike) = param {
+                rows = column.len();
+                same = if *alike { same.with(number) } else { same };
+            }
+        }
+        let (place, _, checked, _) = self.name();
+        self.values = shapes.choose((place, checked), || self.with_arrays().into_owned(), rows, same);
     }
 
-    pub(crate) fn params(&self) -> Vec<&(dyn ToSql + Sync)> {
-        self.params.iter().map(|param| &**param as &(dyn ToSql + Sync)).collect()
+    /// What it is known by once it is prepared.
+    pub(crate) fn name(&self) -> Name {
+        (self.sql.as_ptr().addr(), self.counted, self.versions.is_some(), self.values)
+    }
+
+    pub(crate) fn params(&self) -> impl Iterator<Item = &(dyn ToSql + Sync)> {
+        (1..).zip(&self.params).map(
+            |(number, param)| {
+                if self.values.has(number) { param.one() } else { param.value() }
+            },
+        )
     }
 }
 
@@ -148,6 +195,7 @@ pub(crate) struct Connection {
     prepared: Mutex<HashMap<Name, Statement>>,
     /// Several as one.
     once: Mutex<HashMap<OnceName, Statement>>,
+    shapes: Mutex<Shapes>,
     /// How long an answer may take; the server itself gives up before.
     patience: Duration,
     /// How it is used when nothing can be kept in its session.
@@ -177,8 +225,8 @@ impl Connection {
     pub(crate) async fn of(client: Client, config: &Config) -> Result<Self> {
         let patience = config.statement_timeout + ON_THE_WAY;
         let pooled = config.pooled.then(Pooled::default);
-        let connection =
-            Self { client, prepared: Mutex::default(), once: Mutex::default(), patience, pooled };
+        let (prepared, once, shapes) = Default::default();
+        let connection = Self { client, prepared, once, shapes, patience, pooled };
         connection.set(&config.settings()).await?;
         Ok(connection)
     }
@@ -226,6 +274,12 @@ impl Connection {
         self.pooled.is_some()
     }
 
+    /// Chooses how statements that write are sent.
+    pub(crate) fn shape(&self, calls: &mut [Call]) {
+        let mut shapes = self.shapes.lock().unwrap_or_else(PoisonError::into_inner);
+        calls.iter_mut().filter(|call| call.writes).for_each(|call| call.shape(&mut shapes));
+    }
+
     pub(crate) fn known_once(&self, name: &OnceName) -> Option<Statement> {
         self.once.lock().unwrap_or_else(PoisonError::into_inner).get(name).cloned()
     }
@@ -271,7 +325,7 @@ impl Connection {
             return pooled.query_all(self, calls).await;
         }
         let statements = self.prepare(calls).await?;
-        let params: Vec<_> = calls.iter().map(Call::params).collect();
+        let params: Vec<Vec<_>> = calls.iter().map(|call| call.params().collect()).collect();
         let mut answers = Vec::with_capacity(calls.len());
         for (statements, params) in statements.chunks(AT_ONCE).zip(params.chunks(AT_ONCE)) {
             let sent = statements.iter().zip(params).map(|(sql, params)| self.client.query(sql, params));
@@ -286,7 +340,7 @@ impl Connection {
             return pooled.run_all(self, calls).await;
         }
         let statements = self.prepare(calls).await?;
-        let params: Vec<_> = calls.iter().map(Call::params).collect();
+        let params: Vec<Vec<_>> = calls.iter().map(|call| call.params().collect()).collect();
         let mut counts = Vec::with_capacity(calls.len());
         for (statements, params) in statements.chunks(AT_ONCE).zip(params.chunks(AT_ONCE)) {
             let sent = statements.iter().zip(params).map(|(sql, params)| self.client.execute(sql, params));

@@ -5,15 +5,19 @@ use std::collections::BTreeSet;
 use std::mem::take;
 use std::sync::Arc;
 
+use statehold_core::Timestamp;
 use statehold_core::model::{Document, Entry};
 use statehold_core::plan::{Map, Needs, Rows};
-use statehold_core::row::{LockRow, Record, StreamRow, TaskRow};
+use statehold_core::row::{LockRow, PollerKey, PollerRow, Record, StreamRow, TaskRow};
 
 use crate::absent::{Absent, Guesses, Kind};
 use crate::rows::{Changes, Table};
 
 /// How many bytes of rows are remembered. Once a half of them is new, those from before are forgotten.
 const MOST: usize = 64 << 20;
+
+/// How many of those who ask queues are remembered.
+const MOST_POLLERS: usize = 10_000;
 
 /// Rows of a kind, in namespaces by their numbers.
 type Remembered<R> = Map<(i64, <R as Record>::Key), Memory<R>>;
@@ -25,6 +29,12 @@ pub(crate) struct Memory<R> {
     age: u64,
 }
 
+/// How rows tell which transaction left them, by what the positions of its events begin with: the lower half of its number.
+pub(crate) fn version_of(ord: i64) -> i32 {
+    let [a, b, c, d, ..] = ord.to_le_bytes();
+    i32::from_le_bytes([a, b, c, d])
+}
+
 /// Rows as this process left them, with the lower half of the number of the transaction.
 #[derive(Default)]
 pub(crate) struct Known {
@@ -33,6 +43,8 @@ pub(crate) struct Known {
     documents: Remembered<Document>,
     entries: Remembered<Entry>,
     streams: Remembered<StreamRow>,
+    /// When it was noted who asks a queue; that only grows.
+    pollers: Map<(i64, PollerKey), Timestamp>,
     /// Counts the servers that were connected to: another one may give the same numbers to other transactions.
     server: u64,
     /// Counts how often rows were forgotten.
@@ -202,6 +214,19 @@ impl Known {
         if self.weight > MOST / 2 {
             self.forget_old();
         }
+    }
+
+    /// When it was noted that somebody asks a queue.
+    pub(crate) fn asked(&self, ns: i64, key: PollerKey) -> Option<Timestamp> {
+        self.pollers.get(&(ns, key)).copied()
+    }
+
+    /// Remembers who was noted as one who asks.
+    pub(crate) fn note_asking<'a>(&mut self, ns: i64, pollers: impl IntoIterator<Item = &'a Arc<PollerRow>>) {
+        if self.pollers.len() > MOST_POLLERS {
+            self.pollers.clear();
+        }
+        self.pollers.extend(pollers.into_iter().map(|row| ((ns, row.key()), row.at)));
     }
 
     /// Forgets rows that were learned before the last time this was done.

@@ -35,6 +35,7 @@ mod rows;
 mod secret;
 mod session;
 mod sets;
+mod shape;
 mod streams;
 mod tasks;
 mod tls;
@@ -289,7 +290,7 @@ impl Backend for Postgres {
     async fn task_list(&self, namespace: &str, list: &TaskList) -> Result<Page<Task>> {
         list.check()?;
         let after = list.place()?;
-        let tasks = read!(self, namespace, |db, ns| lists::list(db, ns, list, after))?;
+        let tasks = read!(self, namespace, apart, |db, ns| lists::list(db, ns, list, after))?;
         Ok(Page::of(tasks, list.limit as usize, |task| list.place_of(task)))
     }
 
@@ -334,7 +335,8 @@ impl Backend for Postgres {
     async fn document_list(&self, namespace: &str, list: &DocumentList) -> Result<Page<Document>> {
         list.check()?;
         let (now, after) = (self.now(), list.place()?);
-        let found = read!(self, namespace, |db, ns| documents::list(db, ns, list, after.clone(), now))?;
+        let found =
+            read!(self, namespace, apart, |db, ns| documents::list(db, ns, list, after.clone(), now))?;
         Ok(Page::of(found, list.limit as usize, |document| document.name.clone()))
     }
 

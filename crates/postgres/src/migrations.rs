@@ -26,6 +26,7 @@ const STEPS: &[Step] = &[
     Step { name: "session_locks", sql: include_str!("../migrations/0003_session_locks.sql"), needs: 1 },
     Step { name: "at_once", sql: include_str!("../migrations/0004_at_once.sql"), needs: 1 },
     Step { name: "claims", sql: include_str!("../migrations/0005_claims.sql"), needs: 1 },
+    Step { name: "entering", sql: include_str!("../migrations/0006_entering.sql"), needs: 1 },
 ];
 
 const VERSIONS: &str = "CREATE TABLE IF NOT EXISTS schema_versions (
@@ -81,7 +82,7 @@ async fn settle_in(client: &mut Client, config: &Config) -> crate::error::Result
     hold(&transaction, schema).await?;
     if !transaction.query_typed_one(&known, &[]).await?.get::<_, bool>(0) {
         let settle = format!(
-            "UPDATE {schema}.namespaces SET epoch = epoch + 1; DELETE FROM {schema}.cluster; \
+            "LOCK TABLE {schema}.namespaces; UPDATE {schema}.namespaces SET epoch = epoch + 1; DELETE FROM {schema}.cluster; \
              INSERT INTO {schema}.cluster SELECT system_identifier FROM pg_control_system()"
         );
         transaction.batch_execute(&settle).await?;

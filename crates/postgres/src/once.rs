@@ -1,13 +1,14 @@
 //! Several statements that write as one, which is a transaction by itself: it enters the namespace first, and the number of
-//! rows that each part touches is seen to as if it stood alone. Parts do not see what the others wrote.
+//! rows that each part changes is seen to as if it stood alone. Parts do not see what the others wrote.
 
 use std::fmt::Write as _;
 
 use statehold_core::Timestamp;
 use tokio_postgres::Row;
 
-use crate::connection::{Call, Connection, Name};
+use crate::connection::{Call, Connection, Name, sql};
 use crate::error::Result;
+use crate::namespaces::Era;
 use crate::values::{At, Param, param};
 
 /// How parts say what positions begin with; within one statement it is known from entering.
@@ -17,11 +18,12 @@ const ORD: &str = "((SELECT epoch FROM namespaces WHERE ns = $1) << 48 | pg_curr
 pub(crate) struct Once<'a> {
     pub(crate) calls: &'a [Call],
     pub(crate) ns: i64,
+    pub(crate) era: Era,
     /// What the server's clock must show, or nearly so.
     pub(crate) shown: Option<Timestamp>,
     /// Tasks on which nobody may depend.
     pub(crate) ended: Option<Param>,
-    /// What must not be there, as `enter_anew` takes it. If it is, nothing is done.
+    /// What must not be there, as `are_absent` takes it. If it is, nothing is done.
     pub(crate) absent: Option<Vec<Param>>,
 }
 
@@ -36,37 +38,52 @@ impl Once<'_> {
     }
 
     fn text(&self) -> String {
-        let mut before = 2;
-        let mut text = "WITH entered AS MATERIALIZED (SELECT true AS fine, * FROM enter($1, $2))".to_owned();
+        let (mut before, mut entered) = (ENTERING, "entered");
+        let mut text = format!("WITH {}", sql!("entered").trim_end());
         if let Some(absent) = &self.absent {
-            let params: Vec<_> = (1..=before + absent.len()).map(|number| format!("${number}")).collect();
-            text = format!("WITH entered AS MATERIALIZED (SELECT * FROM enter_anew({}))", params.join(", "));
-            before += absent.len();
+            let params: Vec<_> = (1..=absent.len()).map(|number| format!("${}", before + number)).collect();
+            let look = format!("are_absent($1, {})", params.join(", "));
+            let _ = write!(
+                text,
+                ",\nfine AS MATERIALIZED (\nSELECT CASE WHEN ord IS NOT NULL AND {look} THEN ord END AS ord"
+            );
+            text += "\nFROM entered)";
+            (before, entered) = (before + absent.len(), "fine");
         }
         let ended = self.ended.as_ref().map(|_| before + 1);
         before += usize::from(ended.is_some());
-        let (mut held, mut amiss) = ("0".to_owned(), "0".to_owned());
+        let (mut held, mut amiss) = ("0".to_owned(), String::new());
         for (number, call) in self.calls.iter().enumerate() {
-            let part = shifted(&call.part().replace(ORD, "(SELECT ord FROM entered)"), before);
+            let part = shifted(&call.part().replace(ORD, &format!("(SELECT ord FROM {entered})")), before);
             before += call.params.len();
-            let fine = match &self.absent {
-                Some(_) if part.contains("INSERT INTO") => "\nWHERE (SELECT fine FROM entered)",
-                Some(_) => "\nAND (SELECT fine FROM entered)",
-                None => "",
-            };
-            let _ = write!(text, ",\nw{number} AS ({part}{fine}\nRETURNING 1)");
-            let _ = write!(amiss, "\n+ abs((SELECT count(*) FROM w{number}) - ${before})");
-            let _ = write!(held, " + (SELECT count(*) FROM w{number})");
+            let and = if call.inserts() { "WHERE" } else { "AND" };
+            let _ = write!(text, ",\nw{number} AS ({part}\n{and} (SELECT ord FROM {entered}) IS NOT NULL");
+            if call.is_counted() {
+                text += "\nRETURNING 1";
+                let or = if amiss.is_empty() { "" } else { " OR " };
+                let _ = write!(amiss, "{or}(SELECT count(*) FROM w{number}) <> ${before}");
+                let _ = write!(held, " + (SELECT count(*) FROM w{number})");
+            }
+            text.push(')');
         }
-        let _ = write!(
-            text,
-            "\nSELECT e.fine, e.stored, e.version,\nCASE WHEN e.fine AND ({amiss}) > 0 THEN refuse_change() END"
-        );
+        text += "\nSELECT e.ord, clock_timestamp()";
+        if !amiss.is_empty() {
+            let _ = write!(text, ",\nCASE WHEN e.ord IS NOT NULL AND ({amiss}) THEN refuse_change() END");
+        }
         if let Some(ended) = ended {
             let _ = write!(text, ",\nnobody_depends($1, ${ended}, {held})");
         }
-        text + "\nFROM entered e"
+        let _ = write!(text, "\nFROM {entered} e");
+        text
     }
+}
+
+/// How many parameters `entered` has.
+const ENTERING: usize = 4;
+
+/// The parameters of `entered`.
+pub(crate) fn entering(ns: i64, shown: Option<Timestamp>, era: Era) -> Vec<Param> {
+    vec![param(ns), param(shown.map(At)), param(era.epoch), param(era.changes)]
 }
 
 /// A statement whose parameters come after others.
@@ -93,12 +110,11 @@ impl Connection {
             self.keep_once(name, statement.clone());
             statement
         };
-        let mut own = vec![param(once.ns), param(once.shown.map(At))];
+        let mut own = entering(once.ns, once.shown, once.era);
         own.extend(once.absent.into_iter().flatten());
         own.extend(once.ended);
-        let params: Vec<_> = own.iter().chain(once.calls.iter().flat_map(|call| &call.params)).collect();
-        let params: Vec<_> =
-            params.into_iter().map(|param| &**param as &(dyn tokio_postgres::types::ToSql + Sync)).collect();
+        let own = own.iter().map(Param::value);
+        let params: Vec<_> = own.chain(once.calls.iter().flat_map(Call::params)).collect();
         self.in_time(self.client().query(&statement, &params)).await
     }
 }

@@ -106,7 +106,7 @@ impl Pooled {
         let mut all = Vec::with_capacity(calls.len());
         for call in calls {
             let types = self.types(db, call).await?;
-            all.push((call.text(), call.params().into_iter().zip(types.iter().cloned()).collect()));
+            all.push((call.text(), call.params().zip(types.iter().cloned()).collect()));
         }
         Ok(all)
     }

@@ -1,5 +1,6 @@
 //! Connections that only read, beside the writer. They are opened when they are needed, up to a number. Single statements
-//! share some of them, one behind the other without waiting for answers; what takes several has one for itself.
+//! share some of them, one behind the other without waiting for answers; what takes several, or needs a plan for its
+//! parameters, has one for itself.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -13,10 +14,17 @@ use crate::values::{Param, limit, param};
 /// How many connections single statements share: more than one, so that a long list is not in everyone's way.
 const SHARED: usize = 2;
 
-/// What single statements read has an index. While tables are young the server knows nothing of their size, and would keep
-/// plans that read them whole.
-const BY_INDEX: &[&str] =
-    &["enable_seqscan = off", "enable_hashjoin = off", "enable_mergejoin = off", "enable_material = off"];
+/// What single statements read has an index, and one plan is good for all their parameters. While tables are young the server
+/// knows nothing of their size, and would keep plans that read them whole; or make one for each call, which takes longer than
+/// to read.
+const BY_INDEX: &[&str] = &[
+    "enable_seqscan = off",
+    "enable_hashjoin = off",
+    "enable_mergejoin = off",
+    "enable_bitmapscan = off",
+    "enable_material = off",
+    "plan_cache_mode = force_generic_plan",
+];
 
 /// The connections.
 pub(crate) struct Readers {
@@ -108,6 +116,16 @@ macro_rules! read {
             let $db = &*shared;
             let $ns = $store.0.namespaces.number($db, $namespace).await?;
             $read.await
+        })
+    };
+    ($store:expr, $namespace:expr, apart, |$db:ident, $ns:ident| $read:expr) => {
+        crate::readers::read!(@ {
+            let reader = $store.0.readers.reader().await?;
+            let $db = &reader.connection;
+            let $ns = $store.0.namespaces.number($db, $namespace).await?;
+            let answer = $read.await;
+            reader.leave();
+            answer
         })
     };
     ($store:expr, $namespace:expr, together, |$db:ident, $ns:ident| $read:expr) => {

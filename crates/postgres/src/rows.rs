@@ -212,7 +212,7 @@ impl<R: Table> Changes<R> {
     /// the statements fail.
     pub(crate) fn write<'a>(&'a self, ns: i64, versions: Option<&Versions<R>>, writing: &mut Writing) {
         let change = |sql, columns, keys: Vec<R::Key>| {
-            let call = Call::new(sql, within(ns, columns));
+            let call = Call::writing(sql, within(ns, columns));
             let left_by = |versions: &Versions<R>| column(&keys, |key| versions.get(key).copied());
             let call = if let Some(versions) = versions { call.left_by(left_by(versions)) } else { call };
             call.touching(keys.len())
@@ -242,10 +242,10 @@ impl<R: Table> Changes<R> {
         }
         let (plain, new): (Vec<_>, Vec<_>) = self.new_rows().into_iter().partition(|row| row.is_plain());
         if !plain.is_empty() {
-            writing.add(R::INSERT_PLAIN, within(ns, R::plain(&plain)), plain.len());
+            writing.insert(R::INSERT_PLAIN, within(ns, R::plain(&plain)));
         }
         if !new.is_empty() {
-            writing.add(R::INSERT, within(ns, R::columns(&new)), new.len());
+            writing.insert(R::INSERT, within(ns, R::columns(&new)));
         }
     }
 }
@@ -257,9 +257,9 @@ pub(crate) struct Writing {
 }
 
 impl Writing {
-    /// A statement that must touch so many rows.
-    pub(crate) fn add(&mut self, sql: &'static str, params: Vec<Param>, rows: usize) {
-        self.calls.push(Call::new(sql, params).touching(rows));
+    /// A statement that makes rows: all of them, or it fails.
+    pub(crate) fn insert(&mut self, sql: &'static str, params: Vec<Param>) {
+        self.calls.push(Call::writing(sql, params));
     }
 
     /// A statement that may touch any number of rows.

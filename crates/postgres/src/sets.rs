@@ -125,8 +125,8 @@ pub(crate) fn seek(ns: i64, wanted: BTreeMap<TaskSet, usize>, now: Timestamp, ho
 /// The statement that asks several such questions.
 fn many<A, B>(ns: i64, sql: &'static str, questions: Vec<(TaskSet, usize, A, B)>) -> Seek
 where
-    A: ToSql + Clone + Sync + Send + 'static,
-    B: ToSql + Clone + Sync + Send + 'static,
+    A: ToSql + Clone + PartialEq + Sync + Send + 'static,
+    B: ToSql + Clone + PartialEq + Sync + Send + 'static,
 {
     let params = vec![
         param(ns),

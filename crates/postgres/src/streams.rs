@@ -88,6 +88,10 @@ pub(crate) fn append(ns: i64, events: &[Appending], known: bool) -> (&'static st
         column(events, |event| event.actor.clone()),
         column(events, |event| json(event.data.as_ref())),
     ]);
+    if known {
+        let places: Vec<_> = (1..=events.len()).collect();
+        params.push(column(&places, |place| format!("{place:06x}")));
+    }
     (if known { sql!("event_append") } else { sql!("event_insert") }, params)
 }
 

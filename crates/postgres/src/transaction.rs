@@ -22,7 +22,8 @@ use crate::absent::{Absent, Guesses};
 use crate::clock::ServerClock;
 use crate::connection::{Call, Connection, Hold, sql};
 use crate::error::{Result, Trouble};
-use crate::known::{Known, Recalled, each_kind};
+use crate::known::{Known, Recalled, each_kind, version_of};
+use crate::namespaces::Era;
 use crate::once::Once;
 use crate::rows::{Changes, Loading, Writing, load_found, read_all, read_first};
 use crate::sets::{self, Members, Seek};
@@ -376,9 +377,10 @@ impl<'a> Transaction<'a> {
     }
 
     /// Writes what the accepted plans leave, and commits, in one go: a statement that touches fewer rows than it must
-    /// fails, and then nothing is committed.
-    pub(crate) async fn commit(&self, ns: i64, known: &Mutex<Known>) -> Result<()> {
+    /// fails, and then nothing is committed. Answers the namespace's era, if there is one by now.
+    pub(crate) async fn commit(&self, ns: i64, known: &Mutex<Known>) -> Result<Option<Era>> {
         let mut calls = self.changes.write(ns, None);
+        self.scene.db.shape(&mut calls);
         if !self.changes.trims.is_empty() {
             self.scene.db.run_all(&calls).await?;
             calls.clear();
@@ -387,25 +389,28 @@ impl<'a> Transaction<'a> {
             }
         }
         self.changes.forget(ns, known);
-        let told = self.changes.is_memorable();
-        if told {
-            calls.push(Call::bare(sql!("version")));
-        }
+        calls.push(Call::new(sql!("version"), vec![param(ns)]));
         calls.push(Call::bare(sql!("commit")));
         let answers = self.scene.db.query_all(&calls).await?;
-        if told && let Some(version) = read_first(&answers[answers.len() - 2], Cells::get)? {
+        let told = read_first(&answers[answers.len() - 2], |cells| {
+            Ok((cells.get::<Option<i32>>()?, Era { epoch: cells.get()?, changes: cells.get()? }))
+        })?;
+        let Some((version, era)) = told else { return Ok(None) };
+        if let Some(version) = version {
             self.changes.learn(ns, self.scene.server, version, known);
         }
-        Ok(())
+        Ok(Some(era))
     }
 
-    /// Writes and commits by one statement. If the time or a row is not as it was thought to be, nothing is done.
-    pub(crate) async fn commit_at_once(&self, known: &Mutex<Known>) -> Result<()> {
+    /// Writes and commits by one statement. If the time, the era or a row is not as it was thought to be, nothing is done.
+    pub(crate) async fn commit_at_once(&self, era: Era, known: &Mutex<Known>) -> Result<()> {
         let (ns, ended) = (self.scene.ns, self.changes.tasks.ended());
-        let calls = self.changes.write(ns, Some(&self.recalled));
+        let mut calls = self.changes.write(ns, Some(&self.recalled));
+        self.scene.db.shape(&mut calls);
         let once = Once {
             calls: &calls,
             ns,
+            era,
             shown: self.shown,
             ended: (!ended.is_empty()).then(|| column(&ended, |id| id.0)),
             absent: (!self.recalled.absent.is_empty()).then(|| self.recalled.absent.params(self.scene)),
@@ -413,11 +418,11 @@ impl<'a> Transaction<'a> {
         self.changes.forget(ns, known);
         let done = self.scene.db.query_once(once).await?;
         // It is done by now, whatever can be read of the answer, unless that says otherwise.
-        if let Ok(Some((fine, stored, version))) =
-            read_first(&done, |cells| Ok((cells.get::<bool>()?, cells.time()?, cells.get::<Option<i32>>()?)))
+        if let Ok(Some((ord, stored))) =
+            read_first(&done, |cells| Ok((cells.get::<Option<i64>>()?, cells.time()?)))
         {
             self.scene.clock.hear(stored);
-            let version = version.filter(|_| fine).ok_or(Trouble::Again)?;
+            let version = ord.map(version_of).ok_or(Trouble::Again)?;
             self.changes.learn(ns, self.scene.server, version, known);
         }
         Ok(())
@@ -474,13 +479,6 @@ fn number_of(parts: [&str; 4]) -> i64 {
 }
 
 impl Changed {
-    /// Whether there is anything that is worth being remembered.
-    fn is_memorable(&self) -> bool {
-        let mut rows = 0;
-        each_kind!(self, |kind| rows += kind.len());
-        rows > 0
-    }
-
     /// Nothing is known of rows while they are being written.
     fn forget(&self, ns: i64, known: &Mutex<Known>) {
         let mut known = known.lock().unwrap_or_else(PoisonError::into_inner);
@@ -493,6 +491,7 @@ impl Changed {
             return;
         }
         each_kind!(self, |kind| known.learn(ns, kind.left(), version));
+        known.note_asking(ns, self.pollers.left());
     }
 
     fn write(&self, ns: i64, recalled: Option<&Recalled>) -> Vec<Call> {
@@ -521,7 +520,7 @@ impl Changed {
         self.streams.write(ns, recalled.map(|recalled| &recalled.streams), &mut writing);
         if !self.events.is_empty() {
             let (sql, params) = streams::append(ns, &self.events, recalled.is_some());
-            writing.add(sql, params, self.events.len());
+            writing.insert(sql, params);
         }
         writing.calls
     }
@@ -533,14 +532,14 @@ fn write_dependencies(tasks: &Changes<TaskRow>, ns: i64, writing: &mut Writing) 
         writing.any(sql!("dependency_delete"), vec![param(ns), column(&gone, |id| id.0)]);
     }
     if let Some(params) = dependencies(ns, &tasks.new_rows()) {
-        writing.any(sql!("dependency_insert"), params);
+        writing.insert(sql!("dependency_insert"), params);
     }
 }
 
 /// What new tasks depend on, if they do.
 pub(crate) fn dependencies(ns: i64, tasks: &[&TaskRow]) -> Option<Vec<Param>> {
     let pairs = tasks.iter().flat_map(|row| row.task.depends_on.iter().map(|of| (of.0, row.task.id.0)));
-    let pairs: Vec<_> = pairs.collect();
+    let pairs: Vec<_> = pairs.collect::<BTreeSet<_>>().into_iter().collect();
     (!pairs.is_empty()).then(|| vec![param(ns), column(&pairs, |pair| pair.0), column(&pairs, |pair| pair.1)])
 }
 

@@ -17,20 +17,71 @@ use crate::error::Result;
 type Problem = Box<dyn StdError + Sync + Send>;
 
 /// A parameter of a statement.
-pub(crate) type Param = Box<dyn ToSql + Sync + Send>;
+pub(crate) enum Param {
+    Value(Box<dyn ToSql + Sync + Send>),
+    /// A column of rows, and whether all of them have the same value.
+    Column(Box<dyn Column>, bool),
+}
+
+/// The values of a column.
+pub(crate) trait Column: Sync + Send {
+    /// As an array.
+    fn all(&self) -> &(dyn ToSql + Sync);
+    /// The value of the first row.
+    fn first(&self) -> Option<&(dyn ToSql + Sync)>;
+    /// Of how many rows.
+    fn len(&self) -> usize;
+}
+
+impl<T: ToSql + Sync + Send> Column for Vec<T> {
+    fn all(&self) -> &(dyn ToSql + Sync) {
+        self
+    }
+
+    fn first(&self) -> Option<&(dyn ToSql + Sync)> {
+        self.as_slice().first().map(|value| value as &(dyn ToSql + Sync))
+    }
+
+    fn len(&self) -> usize {
+        self.as_slice().len()
+    }
+}
+
+impl Param {
+    /// What is sent: for a column an array.
+    pub(crate) fn value(&self) -> &(dyn ToSql + Sync) {
+        match self {
+            Self::Value(value) => &**value,
+            Self::Column(column, _) => column.all(),
+        }
+    }
+
+    /// What is sent if one value is enough.
+    pub(crate) fn one(&self) -> &(dyn ToSql + Sync) {
+        match self {
+            Self::Value(value) => &**value,
+            Self::Column(column, _) => column.first().unwrap_or_else(|| column.all()),
+        }
+    }
+}
 
 /// A parameter.
 pub(crate) fn param<T: ToSql + Sync + Send + 'static>(value: T) -> Param {
-    Box::new(value)
+    Param::Value(Box::new(value))
 }
 
 /// A column of rows, as a parameter.
-pub(crate) fn column<R, T: ToSql + Sync + Send + 'static>(rows: &[R], value: impl Fn(&R) -> T) -> Param {
-    Box::new(rows.iter().map(value).collect::<Vec<T>>())
+pub(crate) fn column<R, T>(rows: &[R], value: impl Fn(&R) -> T) -> Param
+where
+    T: ToSql + PartialEq + Sync + Send + 'static,
+{
+    let values: Vec<T> = rows.iter().map(value).collect();
+    let same = values.windows(2).all(|two| two[0] == two[1]);
+    Param::Column(Box::new(values), same)
 }
 
 /// An instant as `timestamptz`.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct At(pub(crate) Timestamp);
 
 /// PostgreSQL counts from 2000-01-01.
@@ -69,7 +120,7 @@ pub(crate) fn at(time: Option<Timestamp>) -> Option<At> {
 }
 
 /// A JSON text as `json` or `jsonb`.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Text(pub(crate) String);
 
 impl ToSql for Text {

@@ -25,7 +25,7 @@ use crate::error::Trouble;
 use crate::inbox::Inbox;
 use crate::job::{Group, Job};
 use crate::known::{Caution, Known};
-use crate::namespaces::Namespaces;
+use crate::namespaces::{Era, Namespaces};
 use crate::rows::read_first;
 use crate::streams::{Horizon, Withheld};
 use crate::transaction::{Scene, Transaction};
@@ -170,17 +170,20 @@ impl Pen {
             }
         };
         let scene = Scene::of(db, &desk, &namespace, ns);
-        let dares = ns != 0 && !db.is_pooled();
-        let (claims, group) = if dares { claims::sort(group) } else { (BTreeMap::new(), group) };
-        let dares = dares && lock(&desk.caution).dares();
+        let era = desk.namespaces.era(&namespace).filter(|_| !db.is_pooled());
+        let (claims, group) = if era.is_some() { claims::sort(group) } else { (BTreeMap::new(), group) };
+        let dares = era.is_some() && lock(&desk.caution).dares();
         let (transaction, marks, mut sorted) = foresee(group, &scene, &desk, pen, dares);
-        let claiming = claims.into_iter().map(|(queue, jobs)| claim(&scene, queue, jobs, &desk));
         let foreseen = take(&mut sorted.foreseen);
-        let (claimed, written) = join(
-            join_all(claiming),
-            OptionFuture::from((!foreseen.is_empty()).then(|| transaction.commit_at_once(&desk.known))),
-        )
-        .await;
+        let (claiming, writing) = era
+            .map(|era| {
+                let claiming = claims.into_iter().map(|(queue, jobs)| claim(&scene, queue, jobs, era, &desk));
+                let writing = (!foreseen.is_empty()).then(|| transaction.commit_at_once(era, &desk.known));
+                (join_all(claiming), writing)
+            })
+            .unzip();
+        let (claimed, written) =
+            join(OptionFuture::from(claiming), OptionFuture::from(writing.flatten())).await;
         let mut lost = false;
         match written {
             None => {}
@@ -204,7 +207,7 @@ impl Pen {
                 sorted.rest.extend(foreseen);
             }
         }
-        for claimed in claimed {
+        for claimed in claimed.into_iter().flatten() {
             let short = claimed.unwrap_or_else(|(jobs, trouble)| {
                 lost |= trouble.is_lost();
                 if lost {
@@ -283,6 +286,7 @@ impl Pen {
             (self.transactions, self.statements, self.replan_at) = (0, 0, None);
             // Another server may have taken over, with fewer transactions and the same numbers.
             lock(&self.desk.known).begin_anew();
+            self.desk.namespaces.begin_anew();
         }
         self.transactions += 1;
         let Some(db) = &self.connection else { return Err(Trouble::Again) };
@@ -346,8 +350,8 @@ impl Pen {
         }
         let number = transaction.number().await?;
         let committed = transaction.commit(number, &desk.known).await;
-        committed.map_err(|trouble| Failure { trouble, committing: true })?;
-        desk.namespaces.note(&namespace, number);
+        let era = committed.map_err(|trouble| Failure { trouble, committing: true })?;
+        desk.namespaces.note(&namespace, number, era);
         Ok(marks)
     }
 }
@@ -379,13 +383,14 @@ async fn claim(
     scene: &Scene<'_>,
     queue: String,
     jobs: Group,
+    era: Era,
     desk: &Desk,
 ) -> std::result::Result<Group, (Group, Trouble)> {
     let claims: Vec<_> = jobs.iter().filter_map(|job| job.claim()).collect();
     if claims.len() < jobs.len() {
         return Ok(jobs);
     }
-    let (given, marks) = match claims::claim(scene, &queue, &claims, &desk.known).await {
+    let (given, marks) = match claims::claim(scene, &queue, &claims, era, &desk.known).await {
         Ok(given) => given,
         Err(trouble) => return Err((jobs, trouble)),
     };

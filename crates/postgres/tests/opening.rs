@@ -143,15 +143,17 @@ async fn every_statement_can_be_prepared() {
     let client = client().await;
     client.batch_execute(&format!("SET search_path = {}", config.schema)).await.expect("set");
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/sql");
-    let columns =
-        std::fs::read_to_string(format!("{folder}/task_columns.sql")).expect("the columns of a task");
+    let part =
+        |name: &str| std::fs::read_to_string(format!("{folder}/{name}.sql")).expect("a part of others");
+    let parts = ["task_columns", "entered"].map(|name| (name, part(name)));
     let mut count = 0;
     for file in std::fs::read_dir(folder).expect("the statements") {
         let path = file.expect("a file").path();
-        if path.ends_with("task_columns.sql") {
+        if parts.iter().any(|(name, _)| path.ends_with(format!("{name}.sql"))) {
             continue;
         }
-        let sql = std::fs::read_to_string(&path).expect("its text").replace("{task}", &columns);
+        let sql = std::fs::read_to_string(&path).expect("its text");
+        let sql = sql.replace("{task}", &parts[0].1).replace("{entered}", &parts[1].1);
         let prepared = client.prepare(&sql).await;
         prepared.unwrap_or_else(|error| panic!("{}: {error:?}", path.display()));
         count += 1;
