@@ -27,6 +27,7 @@ fn main() -> ExitCode {
             test("events_are_neither_changed_nor_deleted", events_are_neither_changed_nor_deleted),
             test("every_statement_can_be_prepared", every_statement_can_be_prepared),
             test("positions_go_on_in_another_cluster", positions_go_on_in_another_cluster),
+            test("an_epoch_holds_until_it_changes", an_epoch_holds_until_it_changes),
             test("a_user_without_privileges_is_enough", a_user_without_privileges_is_enough),
         ];
         libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
@@ -180,6 +181,27 @@ async fn positions_go_on_in_another_cluster() {
     append(&store, "s/1").await.expect("appended");
     append(&store, "s/3").await.expect("appended");
     assert_eq!(category(&store).await, ["s/1", "s/2", "s/1", "s/3"]);
+}
+
+async fn an_epoch_holds_until_it_changes() {
+    let config = common::config();
+    let store = Postgres::open(config.clone()).await.expect("it opens");
+    let client = client().await;
+    client.batch_execute(&format!("SET search_path = {}", config.schema)).await.expect("set");
+    for epoch in 0..3_i64 {
+        // The first finds out about the epoch, the others go by what is known of it.
+        for _ in 0..3 {
+            append(&store, "s/1").await.expect("appended");
+        }
+        let given = "SELECT position FROM events WHERE stream = 's/1' ORDER BY seq DESC LIMIT 3";
+        for row in client.query(given, &[]).await.expect("the events are there") {
+            let position: &str = row.get(0);
+            assert_eq!(position[..4], format!("{epoch:04x}"));
+        }
+        let next = client.execute("UPDATE namespaces SET epoch = epoch + 1", &[]).await;
+        assert_eq!(next.expect("changed"), 1);
+    }
+    assert_eq!(category(&store).await, ["s/1"; 9]);
 }
 
 async fn a_user_without_privileges_is_enough() {
