@@ -3,8 +3,8 @@
 //! A body is text all the way through. It is never turned into floating numbers and back, so that
 //! `12345678901234567890` and `1.10` survive, and so do `[]` and `{}`.
 
-use std::borrow::Cow;
 use std::fmt;
+use std::ops::Range;
 use std::sync::Arc;
 
 use serde::de::{self, DeserializeOwned};
@@ -227,12 +227,14 @@ fn check_number(text: &str) -> std::result::Result<(), String> {
 struct Canonical<'a> {
     text: &'a str,
     at: usize,
+    /// The members of the objects that are open, by their keys and by where they are in the copy.
+    members: Vec<(&'a str, Range<usize>)>,
 }
 
 impl<'a> Canonical<'a> {
     fn of(text: &'a str) -> String {
         let mut out = String::with_capacity(text.len());
-        Self { text, at: 0 }.value(&mut out);
+        Self { text, at: 0, members: Vec::new() }.value(&mut out);
         out
     }
 
@@ -256,18 +258,6 @@ impl<'a> Canonical<'a> {
         &self.text[start..self.at]
     }
 
-    /// A value by itself; most are scalars, which are as they should be.
-    fn member(&mut self) -> Cow<'a, str> {
-        match self.text.as_bytes().get(self.at) {
-            Some(b'{' | b'[') => {
-                let mut value = String::new();
-                self.value(&mut value);
-                value.into()
-            }
-            _ => self.scalar().into(),
-        }
-    }
-
     fn array(&mut self, out: &mut String) {
         self.at += 1;
         out.push('[');
@@ -282,23 +272,36 @@ impl<'a> Canonical<'a> {
 
     fn object(&mut self, out: &mut String) {
         self.at += 1;
-        let mut members = Vec::new();
-        while !self.closes(b'}') {
-            self.comma();
-            let key = self.scalar();
-            self.at += 1;
-            members.push((key, self.member()));
-        }
-        members.sort();
         out.push('{');
-        for (index, (key, value)) in members.iter().enumerate() {
-            if index > 0 {
+        let (first, start) = (self.members.len(), out.len());
+        while !self.closes(b'}') {
+            if self.comma() {
                 out.push(',');
             }
+            let member = out.len();
+            let key = self.scalar();
+            self.at += 1;
             out.push_str(key);
             out.push(':');
-            out.push_str(value);
+            self.value(out);
+            self.members.push((key, member..out.len()));
         }
+        let members = &mut self.members[first..];
+        if !members.is_sorted_by(|(one, _), (two, _)| one < two) {
+            let copied = out.split_off(start);
+            let text = |member: &Range<usize>| &copied[member.start - start..member.end - start];
+            // Of members with the same key, the values decide.
+            members.sort_by(|(one, first), (two, second)| {
+                one.cmp(two).then_with(|| text(first)[one.len()..].cmp(&text(second)[two.len()..]))
+            });
+            for (index, (_, member)) in members.iter().enumerate() {
+                if index > 0 {
+                    out.push(',');
+                }
+                out.push_str(text(member));
+            }
+        }
+        self.members.truncate(first);
         out.push('}');
     }
 
@@ -328,6 +331,8 @@ mod tests {
         let two = Json::parse(r#"{ "a" : {}, "b" : [ { "x": "},{", "y": 1 } ] }"#);
         assert_eq!(one.as_ref().map(Json::canonical), Ok(r#"{"a":{},"b":[{"x":"},{","y":1}]}"#.into()));
         assert_eq!(one, two);
+        let twice = Json::stored(r#"{"b":{"d":2,"c":1},"a":2,"a":1,"aa":0}"#);
+        assert_eq!(twice.canonical(), r#"{"a":1,"a":2,"aa":0,"b":{"c":1,"d":2}}"#);
     }
 
     #[test]

@@ -3,7 +3,7 @@
 //! processes is each backend's own, and a [`Mark`] is all that has to travel.
 
 use std::collections::HashMap;
-use std::fmt::{self, Write as _};
+use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use futures_util::future::select_all;
@@ -53,6 +53,34 @@ impl fmt::Display for Topic {
     }
 }
 
+/// A topic whose parts are elsewhere.
+#[derive(Clone, Copy)]
+pub(crate) enum TopicRef<'a> {
+    Queue(&'a str),
+    Task(TaskId),
+    Stream(&'a StreamName),
+    Category(&'a str),
+    Group(&'a str),
+    Entry(&'a str),
+    Lock(&'a str),
+    Document { kind: &'a str, name: &'a str },
+}
+
+impl Topic {
+    fn by_ref(&self) -> TopicRef<'_> {
+        match self {
+            Self::Queue(queue) => TopicRef::Queue(queue),
+            Self::Task(id) => TopicRef::Task(*id),
+            Self::Stream(name) => TopicRef::Stream(name),
+            Self::Category(category) => TopicRef::Category(category),
+            Self::Group(group) => TopicRef::Group(group),
+            Self::Entry(key) => TopicRef::Entry(key),
+            Self::Lock(key) => TopicRef::Lock(key),
+            Self::Document { kind, name } => TopicRef::Document { kind, name },
+        }
+    }
+}
+
 /// A topic of a namespace as a number that is the same in every process. Two topics may share one; then one
 /// wakes the other's waiters for nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -61,20 +89,57 @@ pub struct Mark(pub u64);
 impl Mark {
     /// The mark of a topic.
     pub fn of(namespace: &str, topic: &Topic) -> Self {
-        let mut text = Fnv(0xcbf2_9ce4_8422_2325);
-        let _ = write!(text, "{namespace}\n{topic}");
-        Self(text.0)
+        Marks::of(namespace).mark(topic.by_ref())
     }
 }
 
-/// The FNV-1a hash of what is written to it: short, and the same on every machine.
-struct Fnv(u64);
+/// The marks of the topics of a namespace.
+pub(crate) struct Marks(Hash);
 
-impl fmt::Write for Fnv {
-    fn write_str(&mut self, text: &str) -> fmt::Result {
-        let step = |hash: u64, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
-        self.0 = text.bytes().fold(self.0, step);
-        Ok(())
+impl Marks {
+    pub(crate) fn of(namespace: &str) -> Self {
+        Self(Hash::default().text(namespace))
+    }
+
+    pub(crate) fn mark(&self, topic: TopicRef<'_>) -> Mark {
+        let hash = match topic {
+            TopicRef::Queue(queue) => self.0.number(1).text(queue),
+            TopicRef::Task(id) => self.0.number(2).bytes(id.0.as_bytes()),
+            TopicRef::Stream(name) => self.0.number(3).text(name.as_str()),
+            TopicRef::Category(category) => self.0.number(4).text(category),
+            TopicRef::Group(group) => self.0.number(5).text(group),
+            TopicRef::Entry(key) => self.0.number(6).text(key),
+            TopicRef::Lock(key) => self.0.number(7).text(key),
+            TopicRef::Document { kind, name } => self.0.number(8).text(kind).text(name),
+        };
+        Mark(hash.0)
+    }
+}
+
+/// A hash of what is put into it: quick for short texts, and the same on every machine. It need not withstand anybody.
+#[derive(Clone, Copy, Default)]
+struct Hash(u64);
+
+impl Hash {
+    #[must_use]
+    fn number(self, number: u64) -> Self {
+        let mixed = (self.0 ^ number).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        Self(mixed ^ (mixed >> 29))
+    }
+
+    #[must_use]
+    fn bytes(self, bytes: &[u8]) -> Self {
+        let (words, rest) = bytes.as_chunks();
+        let hash = words.iter().fold(self, |hash, word| hash.number(u64::from_le_bytes(*word)));
+        let mut last = [0; 8];
+        last[..rest.len()].copy_from_slice(rest);
+        hash.number(u64::from_le_bytes(last))
+    }
+
+    /// A text and its length, so that what comes after it is no part of it.
+    #[must_use]
+    fn text(self, text: &str) -> Self {
+        self.bytes(text.as_bytes()).number(text.len() as u64)
     }
 }
 

@@ -38,31 +38,33 @@ impl Once<'_> {
     }
 
     fn text(&self) -> String {
-        let (mut before, mut entered) = (ENTERING, "entered");
-        let mut text = format!("WITH {}", sql!("entered").trim_end());
+        let (mut before, mut looks) = (ENTERING, String::new());
         if let Some(absent) = &self.absent {
             let params: Vec<_> = (1..=absent.len()).map(|number| format!("${}", before + number)).collect();
-            let look = format!("are_absent($1, {})", params.join(", "));
-            let _ = write!(
-                text,
-                ",\nfine AS MATERIALIZED (\nSELECT CASE WHEN ord IS NOT NULL AND {look} THEN ord END AS ord"
-            );
-            text += "\nFROM entered)";
-            (before, entered) = (before + absent.len(), "fine");
+            let _ = write!(looks, "\nAND are_absent($1, {})", params.join(", "));
+            before += absent.len();
         }
-        let ended = self.ended.as_ref().map(|_| before + 1);
-        before += usize::from(ended.is_some());
-        let (mut held, mut amiss) = ("0".to_owned(), String::new());
+        if self.ended.is_some() {
+            before += 1;
+            let depends = "SELECT 1 FROM dependencies d WHERE d.ns = $1 AND d.dependency = ANY";
+            let _ = write!(looks, "\nAND NOT EXISTS ({depends} (${before}::uuid[]))");
+        }
+        let (mut text, mut fine) = (format!("WITH {}", sql!("entered").trim_end()), "entered");
+        if !looks.is_empty() {
+            let case = format!("CASE WHEN ord IS NOT NULL{looks}\nTHEN ord END");
+            let _ = write!(text, ",\nfine AS MATERIALIZED (SELECT {case} AS ord FROM entered)");
+            fine = "fine";
+        }
+        let mut amiss = String::new();
         for (number, call) in self.calls.iter().enumerate() {
-            let part = shifted(&call.part().replace(ORD, &format!("(SELECT ord FROM {entered})")), before);
+            let part = shifted(&call.part().replace(ORD, &format!("(SELECT ord FROM {fine})")), before);
             before += call.params.len();
             let and = if call.inserts() { "WHERE" } else { "AND" };
-            let _ = write!(text, ",\nw{number} AS ({part}\n{and} (SELECT ord FROM {entered}) IS NOT NULL");
+            let _ = write!(text, ",\nw{number} AS ({part}\n{and} (SELECT ord FROM {fine}) IS NOT NULL");
             if call.is_counted() {
                 text += "\nRETURNING 1";
                 let or = if amiss.is_empty() { "" } else { " OR " };
                 let _ = write!(amiss, "{or}(SELECT count(*) FROM w{number}) <> ${before}");
-                let _ = write!(held, " + (SELECT count(*) FROM w{number})");
             }
             text.push(')');
         }
@@ -70,10 +72,7 @@ impl Once<'_> {
         if !amiss.is_empty() {
             let _ = write!(text, ",\nCASE WHEN e.ord IS NOT NULL AND ({amiss}) THEN refuse_change() END");
         }
-        if let Some(ended) = ended {
-            let _ = write!(text, ",\nnobody_depends($1, ${ended}, {held})");
-        }
-        let _ = write!(text, "\nFROM {entered} e");
+        let _ = write!(text, "\nFROM {fine} e");
         text
     }
 }

@@ -5,6 +5,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
+use uuid::Uuid;
 
 use super::TaskId;
 use crate::clock::Timestamp;
@@ -40,12 +41,12 @@ impl StreamName {
 
     /// The stream of a task's events.
     pub fn of_task(id: TaskId) -> Self {
-        Self(format!("{TASK_CATEGORY}/{id}").into())
+        Self::trusted(TASK_CATEGORY, id.0.hyphenated().encode_lower(&mut Uuid::encode_buffer()))
     }
 
     /// For names that this crate puts together from checked parts.
     pub(crate) fn trusted(category: &str, id: &str) -> Self {
-        Self(format!("{category}/{id}").into())
+        Self([category, "/", id].concat().into())
     }
 
     /// For stores that read back a name which was checked when it came: it is not checked again.

@@ -1,12 +1,11 @@
 //! Whom effects wake.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::rows::Effects;
 use crate::model::{StreamName, TaskId};
 use crate::row::{Change, LockRow, TaskRow, Turn};
-use crate::wake::{Mark, Topic};
+use crate::wake::{Mark, Marks, Topic, TopicRef};
 
 /// The topics whose waiters should look again after the start of a task.
 pub fn start_topics(id: TaskId) -> [Topic; 3] {
@@ -15,54 +14,50 @@ pub fn start_topics(id: TaskId) -> [Topic; 3] {
 }
 
 impl Effects {
-    /// The marks of [`topics`](Self::topics), for a wake.
+    /// The marks of topics whose waiters should look again, for a wake.
     pub fn marks(&self, namespace: &str) -> Vec<Mark> {
-        self.topics().iter().map(|topic| Mark::of(namespace, topic)).collect()
-    }
-
-    /// The topics whose waiters should look again.
-    pub fn topics(&self) -> BTreeSet<Topic> {
-        let mut topics = BTreeSet::new();
-        self.tasks.iter().for_each(|change| of_task(change, &mut topics));
+        let of = Marks::of(namespace);
+        let mut marks = Vec::new();
+        let mut wake = |topic: TopicRef<'_>| marks.push(of.mark(topic));
+        self.tasks.iter().for_each(|change| of_task(change, &mut wake));
         for change in &self.queues {
             let paused = |row: &Option<Arc<crate::row::QueueRow>>| row.as_ref().is_some_and(|row| row.paused);
             if paused(&change.before) != paused(&change.after) {
-                topics.insert(Topic::Queue(change.key.clone()));
+                wake(TopicRef::Queue(&change.key));
             }
         }
         let streams = self.events.iter().map(|event| &event.stream);
         for stream in streams.chain(self.trims.iter().map(|trim| &trim.stream)) {
-            topics.insert(Topic::Category(stream.category().to_owned()));
-            topics.insert(Topic::Stream(stream.clone()));
+            wake(TopicRef::Category(stream.category()));
+            wake(TopicRef::Stream(stream));
         }
-        topics.extend(self.entries.iter().map(|change| Topic::Entry(change.key.clone())));
-        topics.extend(
-            self.locks.iter().filter(|change| freed(change)).map(|change| Topic::Lock(change.key.clone())),
-        );
-        topics.extend(
-            self.documents.iter().map(|change| Topic::Document {
-                kind: change.key.kind.clone(),
-                name: change.key.name.clone(),
-            }),
-        );
+        self.entries.iter().for_each(|change| wake(TopicRef::Entry(&change.key)));
+        self.locks.iter().filter(|change| freed(change)).for_each(|change| wake(TopicRef::Lock(&change.key)));
+        for change in &self.documents {
+            wake(TopicRef::Document { kind: &change.key.kind, name: &change.key.name });
+        }
         let given_back =
             self.deliveries.iter().filter(|change| change.after.as_ref().is_some_and(|row| !row.out));
-        topics.extend(given_back.map(|change| Topic::Group(change.key.group.group.clone())));
-        topics.extend(self.cleared.iter().map(|group| Topic::Group(group.group.clone())));
-        topics
+        let groups = given_back.map(|change| &change.key.group).chain(&self.cleared);
+        groups.for_each(|group| wake(TopicRef::Group(&group.group)));
+        marks.sort_unstable();
+        marks.dedup();
+        marks
     }
 }
 
-fn of_task(change: &Change<TaskRow>, topics: &mut BTreeSet<Topic>) {
+fn of_task(change: &Change<TaskRow>, wake: &mut impl FnMut(TopicRef<'_>)) {
     let revision = |row: &Option<Arc<TaskRow>>| row.as_ref().map(|row| row.task.revision);
     if revision(&change.before) != revision(&change.after) {
-        topics.insert(Topic::Task(change.key));
+        wake(TopicRef::Task(change.key));
     }
     // A task that is to come earlier than a waiting claimer knows must wake it too.
     let turn = |row: &Option<Arc<TaskRow>>| row.as_ref().map(|row| (row.turn, row.task.run_at));
     let waits = |row: &&Arc<TaskRow>| matches!(row.turn, Turn::Ready | Turn::Later);
-    if turn(&change.before) != turn(&change.after) {
-        topics.extend(change.after.iter().find(waits).map(|row| Topic::Queue(row.task.queue.clone())));
+    if turn(&change.before) != turn(&change.after)
+        && let Some(row) = change.after.iter().find(waits)
+    {
+        wake(TopicRef::Queue(&row.task.queue));
     }
 }
 
