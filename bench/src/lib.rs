@@ -65,7 +65,7 @@ pub async fn run(
     let ours = ours::Ours::new(backend);
     ours.fill(options.present, &progress).await?;
     let mut lanes = vec![Lane::new("ours", Arc::new(ours))];
-    let rivals = store.rivals().await?;
+    let rivals = store.rivals(options.indexes).await?;
     if let Some(rivals) = &rivals {
         lanes.push(Lane::new("limit", Arc::clone(&rivals.limit)));
         lanes.push(Lane::new("naive", Arc::clone(&rivals.naive)));

@@ -26,6 +26,8 @@ pub struct Options {
     pub slice: Duration,
     /// How many tasks, events and documents are there before.
     pub present: u64,
+    /// Whether rivals on PostgreSQL keep the indexes of tasks and events that ours has for lists, owners and categories.
+    pub indexes: bool,
 }
 
 impl Default for Options {
@@ -36,6 +38,7 @@ impl Default for Options {
             rounds: 3,
             slice: Duration::from_millis(500),
             present: 0,
+            indexes: false,
         }
     }
 }

@@ -29,11 +29,11 @@ pub(crate) struct Rivals {
 }
 
 impl Store {
-    pub(crate) async fn rivals(&self) -> Result<Option<Rivals>> {
+    pub(crate) async fn rivals(&self, indexes: bool) -> Result<Option<Rivals>> {
         match self {
             Self::Memory => Ok(None),
             Self::Sqlite(path) => sqlite::rivals(path).map(Some),
-            Self::Postgres(config) => postgres::rivals(config).await.map(Some),
+            Self::Postgres(config) => postgres::rivals(config, indexes).await.map(Some),
             Self::Redis(config) => redis::rivals(config).await.map(Some),
         }
     }

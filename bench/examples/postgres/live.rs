@@ -73,8 +73,13 @@ pub(super) async fn measure(url: &str) -> Anything<()> {
 async fn limit(url: &str) -> Anything<u64> {
     let config = Config::from_url(url)?;
     let slice = Duration::from_secs(1);
-    let options =
-        Options { ops: vec![Op::StreamAppend], concurrency: vec![64], rounds: 3, slice, present: 0 };
+    let options = Options {
+        ops: vec![Op::StreamAppend],
+        concurrency: vec![64],
+        rounds: 3,
+        slice,
+        ..Options::default()
+    };
     let backend = Arc::new(Postgres::open(config.clone()).await?);
     let store = Store::Postgres(Box::new(config));
     let report = statehold_bench::run(backend, &store, &options, |line| eprintln!("{line}")).await?;

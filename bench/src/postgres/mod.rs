@@ -20,6 +20,7 @@ use limit::Limit;
 use naive::Naive;
 
 const SCHEMA: &str = include_str!("../../sql/postgres/schema.sql");
+const INDEXES: &str = include_str!("../../sql/postgres/indexes.sql");
 
 /// How many jobs are done at once before a slice.
 const BULK: usize = 1000;
@@ -27,9 +28,9 @@ const BULK: usize = 1000;
 /// The hash of a request, as long as ours.
 const REQUEST: &[u8] = &[7; 32];
 
-pub(crate) async fn rivals(store: &Config) -> Result<Rivals> {
-    let limit = Limit::open(Schema::create(store, "limit").await?).await?;
-    let naive = Naive::open(Schema::create(store, "naive").await?).await?;
+pub(crate) async fn rivals(store: &Config, indexes: bool) -> Result<Rivals> {
+    let limit = Limit::open(Schema::create(store, "limit", indexes).await?).await?;
+    let naive = Naive::open(Schema::create(store, "naive", indexes).await?).await?;
     Ok(Rivals { limit: Arc::new(Rival::new(limit)), naive: Arc::new(Rival::new(naive)) })
 }
 
@@ -38,10 +39,11 @@ struct Schema(Config);
 
 impl Schema {
     /// Makes it anew: what a run left that was killed goes.
-    async fn create(store: &Config, rival: &str) -> Result<Self> {
+    async fn create(store: &Config, rival: &str, indexes: bool) -> Result<Self> {
         let name = format!("{}_bench_{rival}", store.schema);
         let schema = Self(store.clone().with_schema(&name));
-        let made = format!("DROP SCHEMA IF EXISTS {name} CASCADE; CREATE SCHEMA {name}; {SCHEMA}");
+        let indexes = if indexes { INDEXES } else { "" };
+        let made = format!("DROP SCHEMA IF EXISTS {name} CASCADE; CREATE SCHEMA {name}; {SCHEMA}; {indexes}");
         schema.0.client().await?.batch_execute(&made).await.map_err(broken)?;
         Ok(schema)
     }

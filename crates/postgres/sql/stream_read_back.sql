@@ -1,11 +1,10 @@
--- The head of a stream, and its last events before a number.
-SELECT h.last_seq, h.oldest_seq, e.stream, e.seq, e.position, e.at, e.type, e.actor, e.data
-FROM (
-    SELECT coalesce(s.last_seq, k.last_seq, 0) AS last_seq, coalesce(s.oldest_seq, k.oldest_seq, 0) AS oldest_seq
-    FROM (VALUES (1)) AS one(n)
-    LEFT JOIN streams s ON s.ns = $1 AND s.stream = $2
-    LEFT JOIN tasks k ON k.ns = $1 AND k.id = $3
-) h LEFT JOIN LATERAL (
-    SELECT * FROM events WHERE ns = $1 AND stream = $2 AND seq < $4 ORDER BY seq DESC LIMIT $5
-) e ON true
-ORDER BY e.seq
+-- The head of a stream, which is the row without a position, and its last events before a number.
+SELECT coalesce(s.last_seq, k.last_seq, 0) AS seq, coalesce(s.oldest_seq, k.oldest_seq, 0) AS oldest_seq,
+    NULL AS position, NULL::timestamptz AS at, NULL AS type, NULL AS actor, NULL::json AS data
+FROM (VALUES (1)) AS one(n)
+LEFT JOIN streams s ON s.ns = $1 AND s.stream = $2
+LEFT JOIN tasks k ON k.ns = $1 AND k.id = $3
+UNION ALL (
+    SELECT seq, NULL, position, at, type, actor, data FROM events
+    WHERE ns = $1 AND stream = $2 AND seq < $4 ORDER BY seq DESC LIMIT $5
+)

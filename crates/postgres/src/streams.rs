@@ -238,8 +238,9 @@ pub(crate) fn unread(loading: &mut Loading, ns: i64, unread: Unread, patience: W
             let after = if let Some(Cursor::Seq(seq)) = &unread.after { Some(count(*seq)) } else { None };
             let mut params = stream_params(ns, stream);
             params.extend([param(after), param(limit(unread.limit))]);
+            let stream = stream.clone();
             loading.add(Call::new(sql!("stream_read"), params), move |found, rows| {
-                let (head, events) = read_page(found)?;
+                let (head, events) = read_page(&stream, found)?;
                 let events = events.into_iter().map(Arc::new).collect();
                 rows.answer(unread, UnreadEvents { events, oldest: head.oldest, trims: Trims::default() });
                 Ok(())
@@ -355,14 +356,26 @@ pub(crate) fn overgrown(loading: &mut Loading, ns: i64, overgrown: Overgrown, no
     });
 }
 
-/// The head of a stream and events of it.
-fn read_page(rows: &[Row]) -> Result<(Head, Vec<Event>)> {
-    let (mut head, mut events) = (Head::default(), Vec::new());
+/// Reads the head of a stream and its events.
+fn read_page(stream: &StreamName, rows: &[Row]) -> Result<(Head, Vec<Event>)> {
+    let (mut head, mut events) = (Head::default(), Vec::with_capacity(rows.len()));
     for row in rows {
         let mut cells = Cells::new(row);
-        head = Head { last: cells.number()?, oldest: cells.number()?, oldest_at: None };
-        events.extend(read_joined_event(&mut cells)?);
+        let (seq, oldest) = (cells.number()?, cells.maybe_number()?);
+        match cells.maybe_text()? {
+            None => head = Head { last: seq, oldest: oldest.unwrap_or_default(), oldest_at: None },
+            Some(position) => events.push(Event {
+                stream: stream.clone(),
+                seq,
+                position: Position(position),
+                at: cells.time()?,
+                kind: cells.text()?,
+                actor: cells.maybe_text()?,
+                data: cells.maybe_json()?,
+            }),
+        }
     }
+    events.sort_by_key(|event| event.seq);
     Ok((head, events))
 }
 
@@ -376,7 +389,7 @@ pub(crate) async fn read(db: &Connection, ns: i64, read: &StreamRead) -> Result<
     };
     let mut params = stream_params(ns, &read.stream);
     params.extend([param(seq), param(i64::from(read.limit))]);
-    let (head, events) = read_page(&db.query(sql, params).await?)?;
+    let (head, events) = read_page(&read.stream, &db.query(sql, params).await?)?;
     if matches!(read.from, ReadFrom::After(seq) if seq < head.oldest) {
         return Err(Error::compacted(read.stream.as_str(), &head.oldest).into());
     }

@@ -37,6 +37,11 @@ pub(crate) struct Bench {
     /// Compare the latencies of a run with few and one with many: they should hardly differ.
     #[arg(long, value_name = "ROWS", default_value = "0")]
     present: u64,
+    /// Gives the rivals the indexes of tasks and events that ours has, on PostgreSQL
+    ///
+    /// Without it they have those of keys and of ready tasks, and no order of categories, lists by time, or owners.
+    #[arg(long, conflicts_with = "server")]
+    indexes: bool,
     /// Measures a server on the store instead, against the library
     ///
     /// `task.create` and `entry.get` one a request, and 100 creates a request. What is shown as ours is over HTTP, the
@@ -87,6 +92,7 @@ fn measure(bench: &Bench) -> Result<Report> {
         rounds: bench.rounds,
         slice: bench.seconds,
         present: bench.present,
+        indexes: bench.indexes,
     };
     // Two stores are set against the rivals of the durable one.
     let measured = match bench.store.clone().durable() {
@@ -99,6 +105,10 @@ fn measure(bench: &Bench) -> Result<Report> {
         }
         Store::Redis(config) => statehold_bench::Store::Redis(config),
     };
+    if bench.indexes && !matches!(measured, statehold_bench::Store::Postgres(_)) {
+        return Err(Error::unsupported("`--indexes` is about PostgreSQL")
+            .hint("leave it out, or measure a `postgres://` store"));
+    }
     statehold_bench::runtime()?.block_on(async {
         let backend = bench.store.clone().open().await?;
         if bench.server {
