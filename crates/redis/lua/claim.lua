@@ -1,6 +1,6 @@
 -- Starts the first ready tasks of queues, for several claims one after the other. It decides nothing but who comes first:
 -- what is due is handled before, and what is more than a plain start is planned.
--- keys: meta, index, counts, reservations
+-- keys: last, index
 -- args: tag, the time in microseconds or "" for the server's, microseconds to add to that, channel for the wakes, the channel
 --   of the caller alone or "", how the message begins, the version of what is written, who claims (as in reservations), then
 --   how many queues, each with: name, its row while it is not paused
@@ -12,11 +12,13 @@
 --   "due": something in these queues is
 --   "plan": a queue is paused, an earlier claim with the key holds something, another process is about to take what is first,
 --     or one of the tasks is more than a plain start
--- A row begins with its version. Then, if a plain start is all it takes, "Rattempt number timeout expiry\n": how often it was
--- started, the number of its last event, and two times in microseconds or "-". A start puts "S" there, and three lines at the
--- end: the owner, the key, and "time lease". Whoever reads it works out the rest. Bodies are not passed through here again:
--- every byte of a string costs something in Lua.
+-- A row ends with its version. If a plain start is all it takes, it begins with "Rattempt number timeout expiry\n": how often
+-- it was started, the number of its last event, and two times in microseconds or "-". A start adds three lines at the end, the
+-- owner, the key, and "time lease" with an "S" after it, and the new version. Whoever reads it works out the rest. Bodies are
+-- not passed through here again: every byte of a string costs something in Lua.
 local READY, TIMER, LEASE = 'R', 'T', 'L'
+-- What stands before the version of a row that was started: the byte of an S.
+local STARTED = 83
 
 -- A time as it stands in the index.
 local function stamp(time)
@@ -52,15 +54,18 @@ local function is_reserved(reservations, id, me, now)
 end
 
 local function claim(keys, args)
-  local call, meta, index, counts, reservations = redis.call, keys[1], keys[2], keys[3], keys[4]
-  local tag, version, me, arg = args[1], args[7], args[8], 8
+  local call, last_key, index, tag = redis.call, keys[1], keys[2], args[1]
+  local counts, reservations, version, me, arg = tag .. 'N', tag .. 'R', args[7], args[8], 8
   local function next_arg()
     arg = arg + 1
     return args[arg]
   end
 
-  local time, known = call('TIME'), call('HMGET', meta, 'time', 'high', 'low')
-  local server, asked = tonumber(time[1]) * 1000000 + tonumber(time[2]), tonumber(known[1] or 0)
+  local time, known = call('TIME'), call('GET', last_key)
+  local server, asked, high, low = time[1] * 1000000 + time[2], 0, 0, 0
+  if known then
+    asked, high, low = struct.unpack(LAST, known)
+  end
   if asked < server then
     asked = server
   end
@@ -73,12 +78,18 @@ local function claim(keys, args)
     local name = next_arg()
     local row, open = call('GET', tag .. 'q' .. name), next_arg()
     queues[i] = { name = name, start = name .. '\0', from = READY .. name .. '\0', wanted = 0, tasks = {}, next = 1, taken = 0 }
-    queues[i].paused = row and string.sub(row, 17) ~= open
+    queues[i].paused = row and string.sub(row, 1, -17) ~= open
   end
   for i = 1, tonumber(next_arg()) do
     local one = { owner = next_arg(), json = next_arg(), limit = tonumber(next_arg()) }
     one.lease, one.key, one.handled, one.queues = next_arg(), next_arg(), next_arg(), {}
-    one.line = '\n' .. one.owner .. '\n' .. one.key .. '\n' .. now_text .. ' ' .. one.lease
+    one.line = '\n' .. one.owner .. '\n' .. one.key .. '\n' .. now_text .. ' ' .. one.lease .. 'S' .. version
+    one.event_after_number = ' ' .. now_text .. '\ntask.started\n\n{"attempt":'
+    one.event_end = ',"owner":' .. one.json .. '}'
+    if one.lease ~= '' then
+      one.over = now + tonumber(one.lease)
+      one.over_stamp = stamp(one.over)
+    end
     one.from = one.handled ~= '' and stamp(tonumber(one.handled) + 1) or ''
     for place = 1, tonumber(next_arg()) do
       local queue = queues[tonumber(next_arg())]
@@ -99,8 +110,8 @@ local function claim(keys, args)
   -- What a start needs to know of a ready task; nothing if it has expired.
   local function look_at(queue, member, row)
     local id = string.sub(member, -16)
-    local attempt, number, timeout, expiry = string.match(row or '', '^R(%d+) (%d+) (%S+) (%S+)\n', 17)
-    if not attempt or (crowded and is_reserved(reservations, id, me, server)) then
+    local attempt, number, timeout, expiry = string.match(row or '', '^R(%d+) (%d+) (%S+) (%S+)\n')
+    if not attempt or string.byte(row, -17) == STARTED or (crowded and is_reserved(reservations, id, me, server)) then
       return { member = member }
     elseif expiry == '-' or tonumber(expiry) > now then
       return {
@@ -177,38 +188,32 @@ local function claim(keys, args)
   end
 
   -- From here on nothing can go wrong: what is chosen is written.
-  local gone, places, started, answers = {}, {}, {}, {}, {}
-  local high, low = tonumber(known[2]) or 0, tonumber(known[3]) or 0
+  local gone, places, started, answers = {}, {}, {}, {}
+  local function place(member)
+    places[#places + 1] = '0'
+    places[#places + 1] = member
+  end
   local function start(one, task)
     local queue, id, finish = task.queue, task.id, task.timeout and now + task.timeout
     gone[#gone + 1] = task.member
     if task.expiry then
       gone[#gone + 1] = TIMER .. queue.start .. stamp(task.expiry) .. id
     end
-    local function place(member)
-      places[#places + 1] = '0'
-      places[#places + 1] = member
-    end
     if finish then
       place(TIMER .. queue.start .. stamp(finish) .. id)
     end
-    if one.lease ~= '' then
-      local over = now + tonumber(one.lease)
-      place(LEASE .. queue.start .. stamp(finish and finish < over and finish or over) .. id)
+    if one.over then
+      place(LEASE .. queue.start .. (finish and finish < one.over and stamp(finish) or one.over_stamp) .. id)
     end
     if one.key ~= '' then
       place('A' .. one.owner .. '\0' .. one.key .. '\0' .. id)
     end
-    low = low + 1
-    if low == 4294967296 then
-      high, low = high + 1, 0
-    end
-    local position, number = string.format('%08x%08x', high, low), string.format('%.0f', task.number)
+    high, low = next_position(high, low)
+    local position = string.format('%08x%08x', high, low)
     local stream = string.format('task/%08x-%04x-%04x-%04x-%04x%08x', struct.unpack('>I4I2I2I2I2I4', id))
-    place(log_member('task', position, '\0' .. stream .. '\0' .. number))
-    call('RPUSH', tag .. 'E' .. stream, number .. ' ' .. now_text .. ' ' .. position .. '\ntask.started\n\n{"attempt":'
-      .. string.format('%.0f', task.attempt) .. ',"owner":' .. one.json .. '}')
-    call('SETRANGE', task.name, '0', version .. 'S')
+    place(log_member('task', position, '\0' .. stream .. '\0' .. task.number))
+    call('RPUSH', tag .. 'E' .. stream, position .. ' ' .. task.number .. one.event_after_number .. task.attempt
+      .. one.event_end)
     call('APPEND', task.name, one.line)
     started[#started + 1] = id
   end
@@ -250,8 +255,7 @@ local function claim(keys, args)
       call('HINCRBY', counts, queue.start .. 'running', queue.taken)
     end
   end
-  call('HSET', meta, 'time', string.format('%.0f', asked), 'high', string.format('%.0f', high), 'low',
-    string.format('%.0f', low))
+  call('SET', last_key, struct.pack(LAST, asked, high, low))
   if not is_alone(args[4], args[5]) then
     call('PUBLISH', args[4], args[6] .. table.concat(started))
   end

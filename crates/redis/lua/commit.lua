@@ -1,11 +1,10 @@
 -- Writes what plans leave, if everything that they read is still as they read it. Nothing is written before all of it is
 -- checked, since nothing is taken back. Arguments are laid out as commands take them, so that most are passed on as they are:
 -- what is made anew here costs more than what it is for.
--- keys: meta, index, counts, reservations
--- args: tag, the time in microseconds from which the plans no longer hold (0: never), the time that they went by, "1" if
---   that was a guess, channel and message for the wakes, the channel of the caller alone or "", how many items each of the
---   parts has (four bytes each), then the parts:
---   rows read:      key, version or "" if absent
+-- keys: last, index
+-- args: tag, channel and message for the wakes, the channel of the caller alone or "", numbers as in HEAD, then the parts:
+--   rows absent:    key
+--   rows read:      key, version
 --   ranges read:    min, max, limit, members
 --   trims read:     category, text
 --   sets cleared:   min and max of the rows, min and max of their places
@@ -13,15 +12,15 @@
 --   rows put:       key, value with its version
 --   rows that expire: key, value with its version, time in milliseconds
 --   members gone:   member
---   members put:    "0", member
 --   counts:         field, difference
 --   fields of meta: field, value
---   events:         list, how its place begins and ends, how it begins and ends: the position stands between
+--   events:         list, how its place begins and ends: the position stands between; the event without its position
 --   events with a position: list, place, event
 --   prefixes that go: list, category, stream, number
 --   reservations:   id
--- answers: "ok", "first" if nothing was ever written before, or what has changed; the time; and 1 if nobody but the caller
---   listens to wakes
+--   members put:    "0", member
+-- answers, in one text: "ok", "first" if nothing was ever written before, or what has changed; "1" if nobody but the caller
+--   listens to wakes; seconds and microseconds of the time
 -- A command on as many things as fit into one call, of which two may belong together.
 local function in_parts(command, list, key)
   for i = 1, #list, 1000 do
@@ -41,6 +40,26 @@ local function clear(index, tag, min, max, places_min, places_max)
   end
   in_parts('ZREM', members, index)
   in_parts('ZREM', redis.call('ZRANGEBYLEX', index, places_min, places_max), index)
+end
+
+-- The last time and the last position of a namespace, in one string. Positions count up to 2^64, further than a number of
+-- Lua, so they are kept in two halves.
+local LAST = '>I8I4I4'
+
+local function next_position(high, low)
+  if low == 4294967295 then
+    return high + 1, 0
+  end
+  return high, low + 1
+end
+
+-- Adds events to a list.
+local function push(list, events, count)
+  if count == 1 then
+    redis.call('RPUSH', list, events[1])
+  elseif count > 1 then
+    in_parts('RPUSH', events, list)
+  end
 end
 
 -- The place of an event in the log of its category; the end names the stream and the number.
@@ -80,7 +99,7 @@ local function trim(meta, index, list, category, stream, up_to)
   for from = 0, count - 1, 1000 do
     local gone = {}
     for _, event in ipairs(redis.call('LRANGE', list, from, math.min(from + 999, count - 1))) do
-      local number, position = string.match(event, '^(%d+) %-?%d+ (%x+)\n')
+      local position, number = string.match(event, '^(%x+) (%d+) ')
       gone[#gone + 1] = log_member(category, position, '\0' .. stream .. '\0' .. number)
       last = position
     end
@@ -102,43 +121,56 @@ local function pass_on(command, args, from, to, key)
   end
 end
 
--- Fifteen numbers.
-local PARTS = '>I4I4I4I4I4I4I4I4I4I4I4I4I4I4I4'
-local FIRST_PART = 9
+-- The time in microseconds from which the plans no longer hold (0: never), the time that they went by, 1 if that was a
+-- guess, the position above which to go on in two halves, and how many items each of the parts has but the last.
+local HEAD = '>I8I8BI4I4I4I4I4I4I4I4I4I4I4I4I4I4I4I4I4'
+local FIRST_PART = 6
 
 local function commit(keys, args)
-  local call, meta, index, counts = redis.call, keys[1], keys[2], keys[3]
-  local read, ranges, trims, cleared, gone, put, expiring, members_gone, members, counted, fields, events, placed, trimmed,
-    reserved = struct.unpack(PARTS, args[8])
+  local call, last_key, index, tag = redis.call, keys[1], keys[2], args[1]
+  local limit, asked, guessed, high_least, low_least, absent, read, ranges, trims, cleared, gone, put, expiring, members_gone,
+    counted, fields, events, placed, trimmed, reserved = struct.unpack(HEAD, args[5])
 
-  local time, known = call('TIME'), call('HMGET', meta, 'time', 'high', 'low')
-  local now = tonumber(time[1]) * 1000000 + tonumber(time[2])
-  local limit, asked, last = tonumber(args[2]), tonumber(args[3]), tonumber(known[1] or 0)
-  if (limit > 0 and now >= limit) or (args[4] == '1' and (asked > now or asked + 1000000 < last)) then
-    return { 'time', now, 0 }
+  local time, known = call('TIME'), call('GET', last_key)
+  local now, last, high, low = time[1] * 1000000 + time[2], 0, 0, 0
+  if known then
+    last, high, low = struct.unpack(LAST, known)
+  end
+  local function answer(word, alone)
+    return word .. ' ' .. alone .. ' ' .. time[1] .. ' ' .. time[2]
+  end
+
+  if (limit > 0 and now >= limit) or (guessed == 1 and (asked > now or asked + 1000000 < last)) then
+    return answer('time', '0')
   end
   local at = FIRST_PART
+  for i = at, at + absent - 1, 1000 do
+    if call('EXISTS', unpack(args, i, math.min(i + 999, at + absent - 1))) > 0 then
+      return answer('row', '0')
+    end
+  end
+  at = at + absent
   for _ = 1, read do
-    if call('GETRANGE', args[at], '0', '15') ~= args[at + 1] then
-      return { 'row', now, 0 }
+    if call('GETRANGE', args[at], '-16', '-1') ~= args[at + 1] then
+      return answer('row', '0')
     end
     at = at + 2
   end
   for _ = 1, ranges do
     if table.concat(call('ZRANGEBYLEX', index, args[at], args[at + 1], 'LIMIT', '0', args[at + 2])) ~= args[at + 3] then
-      return { 'range', now, 0 }
+      return answer('range', '0')
     end
     at = at + 4
   end
   for _ = 1, trims do
-    if (call('HGET', meta, 'trims:' .. args[at]) or '') ~= args[at + 1] then
-      return { 'trims', now, 0 }
+    if (call('HGET', tag .. 'M', 'trims:' .. args[at]) or '') ~= args[at + 1] then
+      return answer('trims', '0')
     end
     at = at + 2
   end
 
   for _ = 1, cleared do
-    clear(index, args[1], args[at], args[at + 1], args[at + 2], args[at + 3])
+    clear(index, tag, args[at], args[at + 1], args[at + 2], args[at + 3])
     at = at + 4
   end
   pass_on('DEL', args, at, at + gone - 1)
@@ -151,55 +183,43 @@ local function commit(keys, args)
   end
   pass_on('ZREM', args, at, at + members_gone - 1, index)
   at = at + members_gone
-  pass_on('ZADD', args, at, at + 2 * members - 1, index)
-  at = at + 2 * members
   for _ = 1, counted do
-    if call('HINCRBY', counts, args[at], args[at + 1]) == 0 then
-      call('HDEL', counts, args[at])
+    if call('HINCRBY', tag .. 'N', args[at], args[at + 1]) == 0 then
+      call('HDEL', tag .. 'N', args[at])
     end
     at = at + 2
   end
   for _ = 1, fields do
-    call('HSET', meta, args[at], args[at + 1])
+    call('HSET', tag .. 'M', args[at], args[at + 1])
     at = at + 2
   end
 
-  local fresh = asked > last and args[3] or known[1]
+  -- The members to put are the last arguments; the places of events are added to them, so that all are put together.
+  local members, places = at + 4 * events + 3 * placed + 4 * trimmed + reserved, #args
   if events > 0 then
-    -- Positions count up to 2^64, further than a number of Lua, so they are kept in two halves.
-    local high, low = tonumber(known[2]) or 0, tonumber(known[3]) or 0
-    local first, log, places, list, some, count = string.format('%08x', high), {}, 0, nil, {}, 0
+    local list, some, count = nil, {}, 0
     for _ = 1, events do
-      low = low + 1
-      if low == 4294967296 then
-        high, low = high + 1, 0
-        first = string.format('%08x', high)
-      end
-      local position, name = first .. string.format('%08x', low), args[at]
+      high, low = next_position(high, low)
+      local position, name = string.format('%08x%08x', high, low), args[at]
       if list ~= name then
-        if count == 1 then
-          call('RPUSH', list, some[1])
-        elseif count > 1 then
-          in_parts('RPUSH', some, list)
-        end
+        push(list, some, count)
         list, some, count = name, count > 1 and {} or some, 0
       end
       count = count + 1
-      some[count] = args[at + 3] .. position .. args[at + 4]
-      log[places + 1] = '0'
-      log[places + 2] = args[at + 1] .. position .. args[at + 2]
+      some[count] = position .. args[at + 3]
+      args[places + 1] = '0'
+      args[places + 2] = args[at + 1] .. position .. args[at + 2]
       places = places + 2
-      at = at + 5
+      at = at + 4
     end
-    if count == 1 then
-      call('RPUSH', list, some[1])
-    else
-      in_parts('RPUSH', some, list)
-    end
-    in_parts('ZADD', log, index)
-    call('HSET', meta, 'time', fresh, 'high', string.format('%.0f', high), 'low', string.format('%.0f', low))
-  elseif fresh ~= known[1] then
-    call('HSET', meta, 'time', fresh)
+    push(list, some, count)
+  elseif high_least > high or (high_least == high and low_least > low) then
+    high, low = high_least, low_least
+  end
+  pass_on('ZADD', args, members, places, index)
+  local fresh = struct.pack(LAST, math.max(asked, last), high, low)
+  if fresh ~= known then
+    call('SET', last_key, fresh)
   end
   for _ = 1, placed do
     call('ZADD', index, '0', args[at + 1])
@@ -207,13 +227,13 @@ local function commit(keys, args)
     at = at + 3
   end
   for _ = 1, trimmed do
-    trim(meta, index, args[at], args[at + 1], args[at + 2], tonumber(args[at + 3]))
+    trim(tag .. 'M', index, args[at], args[at + 1], args[at + 2], tonumber(args[at + 3]))
     at = at + 4
   end
-  pass_on('HDEL', args, at, at + reserved - 1, keys[4])
-  local alone = args[6] ~= '' and is_alone(args[5], args[7])
-  if args[6] ~= '' and not alone then
-    call('PUBLISH', args[5], args[6])
+  pass_on('HDEL', args, at, at + reserved - 1, tag .. 'R')
+  local alone = args[3] ~= '' and is_alone(args[2], args[4])
+  if args[3] ~= '' and not alone then
+    call('PUBLISH', args[2], args[3])
   end
-  return { known[1] and 'ok' or 'first', now, alone and 1 or 0 }
+  return answer(known and 'ok' or 'first', alone and '1' or '0')
 end

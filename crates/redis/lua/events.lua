@@ -1,9 +1,9 @@
--- Events of a stream, which is a list without gaps. Each begins with "number time position\n".
+-- Events of a stream, which is a list without gaps. Each begins with "position number time\n".
 -- keys: list
 -- args: "after" or "before", a number, how many at most
 -- answers: events in order
 local function number_of(event)
-  return tonumber(string.match(event, '^(%d+) '))
+  return tonumber(string.match(event, '^%x+ (%d+) '))
 end
 
 local function events(keys, args)

@@ -7,7 +7,7 @@ local function since(keys, args)
   for from = 0, length - 1, 200 do
     local some = redis.call('LRANGE', keys[1], from, from + 199)
     for i = 1, #some do
-      local number, at = string.match(some[i], '^(%d+) (%-?%d+) ')
+      local number, at = string.match(some[i], '^%x+ (%d+) (%-?%d+)\n')
       if tonumber(at) >= time then
         return { number, at }
       end

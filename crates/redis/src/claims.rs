@@ -3,6 +3,7 @@
 //! due is handled before, and where a queue is paused or a task has an exclusive key, the whole claim is planned.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use futures_util::FutureExt as _;
@@ -14,6 +15,7 @@ use statehold_core::row::{Change, PollerKey, QueueRow, TaskRow};
 use statehold_core::wake::Mark;
 use statehold_core::{Error, Result, Timestamp};
 use tokio::sync::oneshot;
+use tokio::task::yield_now;
 use tokio::time::{Instant, sleep};
 
 use crate::error::{odd, unknown};
@@ -24,9 +26,11 @@ use crate::space::{Bytes, Space};
 use crate::writer::{Desk, OUTAGE, pause};
 
 /// How many calls of a namespace are on their way at most.
-const FLIGHTS: usize = 2;
+const FLIGHTS: usize = 3;
 /// How many tasks a call starts at most, unless one claim asks for more.
 const MOST: usize = 256;
+/// How many claims go together at least, if that many wait: a call costs something by itself.
+const LEAST: usize = 8;
 
 /// A claim that waits.
 pub(crate) struct Waiting {
@@ -52,6 +56,8 @@ pub(crate) struct Lane {
     namespace: String,
     space: Space,
     memory: Arc<Mutex<Memory>>,
+    /// How many claims are on their way.
+    aloft: AtomicUsize,
 }
 
 /// Whether it is remembered that an owner asked these queues for work a moment ago.
@@ -70,9 +76,11 @@ pub(crate) async fn run(lane: Lane, seats: Seats<Waiting>) {
         // Whoever has left takes nothing.
         jobs.retain(|job| !job.reply.is_closed());
         let idle = jobs.is_empty();
-        for group in groups(jobs) {
+        // Claims that come again as soon as they are answered are spread over the calls, so that the server is never idle.
+        let share = (jobs.len() + lane.aloft.load(Ordering::Relaxed)).div_ceil(FLIGHTS);
+        for group in groups(jobs, share.max(LEAST)) {
             if flights.len() >= FLIGHTS {
-                flights.next().await;
+                land(&mut flights).await;
             }
             let mut flight = Box::pin(lane.fly(group));
             // It is sent before the next one is put together.
@@ -81,24 +89,32 @@ pub(crate) async fn run(lane: Lane, seats: Seats<Waiting>) {
             }
         }
         if flights.len() >= FLIGHTS {
-            flights.next().await;
+            land(&mut flights).await;
         } else if idle && !flights.is_empty() {
             tokio::select! {
-                _ = flights.next() => {}
+                () = land(&mut flights) => {}
                 () = seats.someone() => {}
             }
         }
     }
 }
 
-/// Claims that go together, in the order in which they came.
-fn groups(jobs: Vec<Waiting>) -> Vec<Vec<Waiting>> {
+/// Waits for claims that are on their way.
+async fn land(flights: &mut Flights<impl Future<Output = usize>>) {
+    if flights.next().await.is_some_and(|many| many > 1) {
+        // They may come again at once, and then they go together.
+        yield_now().await;
+    }
+}
+
+/// Claims that go together, so many at most, in the order in which they came.
+fn groups(jobs: Vec<Waiting>, most: usize) -> Vec<Vec<Waiting>> {
     let mut groups: Vec<Vec<Waiting>> = Vec::new();
     let mut tasks = 0;
     for job in jobs {
         let limit = job.claim.limit as usize;
         match groups.last_mut() {
-            Some(group) if tasks + limit <= MOST => {
+            Some(group) if tasks + limit <= MOST && group.len() < most => {
                 tasks += limit;
                 group.push(job);
             }
@@ -118,18 +134,22 @@ impl Lane {
             memory: desk.memory(namespace),
             desk: Arc::clone(desk),
             namespace: namespace.to_owned(),
+            aloft: AtomicUsize::new(0),
         }
     }
 
-    /// Sends claims and answers them.
-    async fn fly(&self, group: Vec<Waiting>) {
+    /// Sends claims and answers them, however many they are.
+    async fn fly(&self, group: Vec<Waiting>) -> usize {
+        let many = group.len();
         let version = self.desk.versions.next();
+        self.aloft.fetch_add(many, Ordering::Relaxed);
         let said = match self.call(&group, &version) {
             Ok(call) => self.send(&call).await,
             Err(trouble) => Err(trouble),
         };
+        self.aloft.fetch_sub(many, Ordering::Relaxed);
         match said.and_then(|said| self.read(said, &group, &version)) {
-            Ok(said) if said.len() == group.len() => {
+            Ok(said) if said.len() == many => {
                 for (job, said) in group.into_iter().zip(said) {
                     let _ = job.reply.send(Ok(said));
                 }
@@ -138,6 +158,7 @@ impl Lane {
             Err(trouble) if trouble.is_lost() => fail(group, &unknown(trouble)),
             Err(trouble) => fail(group, &trouble.into_error()),
         }
+        many
     }
 
     /// Sends a call, again as long as the server refuses for now.
@@ -155,7 +176,7 @@ impl Lane {
     fn call(&self, group: &[Waiting], version: &Version) -> crate::error::Result<Cmd> {
         let (desk, space, clock) = (&*self.desk, &self.space, &self.desk.clock);
         let mut call = desk.db.function("claim");
-        call.arg(4).arg(space.meta()).arg(space.index()).arg(space.counts()).arg(space.reservations());
+        call.arg(b"2").arg(space.last()).arg(space.index());
         call.arg(space.tag());
         let shift = clock.from_store(Timestamp::default()).as_micros();
         let [now, shift] = if clock.is_manual() {

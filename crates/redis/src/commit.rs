@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use redis::Cmd;
+use redis::{Cmd, Value};
 use statehold_core::Timestamp;
 use statehold_core::model::{Document, Entry, Event};
 use statehold_core::plan::{Appending, Effects, Trim};
@@ -21,6 +21,9 @@ use crate::{groups, streams, tasks};
 
 /// How much longer than its time the server keeps what expires, so that a sweep comes first.
 const GRACE: i64 = 60_000;
+
+/// About how long a row is, with some room.
+const ROW: usize = 256;
 
 /// What the accepted plans leave together.
 #[derive(Default)]
@@ -108,7 +111,7 @@ impl Changed {
 /// Everything that one call writes.
 #[derive(Default)]
 pub(crate) struct Writing {
-    /// What every row begins with.
+    /// What every row ends with.
     version: Version,
     cleared: Vec<[Range; 2]>,
     gone: Vec<Bytes>,
@@ -121,6 +124,8 @@ pub(crate) struct Writing {
     /// The list of an event that has its position, its place, and itself.
     placed: Vec<[Bytes; 3]>,
     trims: Vec<[Bytes; 4]>,
+    /// Positions go on above this one.
+    pub(crate) position: u64,
 }
 
 /// A row to be written.
@@ -136,8 +141,8 @@ struct Logged {
     list: Bytes,
     /// What stands before and after the position where it is found.
     place: [Bytes; 2],
-    /// What stands before and after the position in the event.
-    event: [Bytes; 2],
+    /// The event without the position that it begins with.
+    event: Bytes,
 }
 
 impl Writing {
@@ -163,8 +168,9 @@ impl Writing {
             }
             match after {
                 Some(row) => {
-                    let mut value = self.version.to_vec();
+                    let mut value = Bytes::with_capacity(ROW);
                     row.write(&mut value)?;
+                    value.extend(self.version);
                     self.put.push(Put { name, value, gone_at: row.gone_at() });
                 }
                 None => self.gone.push(name),
@@ -179,7 +185,7 @@ impl Writing {
         let (was, is) = (was.unwrap_or_default(), is.unwrap_or_default());
         self.gone.extend(was.iter().filter(|key| !is.contains(key)).map(|key| space.key(key)));
         for (key, row) in is.iter().filter(|key| !was.contains(key)).zip(after.into_iter().cycle()) {
-            let value = [self.version.as_slice(), row.task.id.0.as_bytes()].concat();
+            let value = [row.task.id.0.as_bytes(), self.version.as_slice()].concat();
             self.put.push(Put { name: space.key(key), value, gone_at: None });
         }
         for (row, step) in before.map(|row| (row, -1)).into_iter().chain(after.map(|row| (row, 1))) {
@@ -188,11 +194,14 @@ impl Writing {
     }
 
     fn append(&mut self, space: &Space, event: &Appending) -> Result<()> {
-        let body = streams::body_of(event)?;
-        let line = [b"\n".as_slice(), &body].concat();
-        let start = format!("{} {} ", event.seq, event.at.as_micros()).into_bytes();
+        let body = streams::body(&event.kind, event.data.as_ref(), event.actor.as_ref())?;
         let place = streams::place_in_log(&event.stream, event.seq);
-        self.events.push(Logged { list: space.events(&event.stream), place, event: [start, line] });
+        let event = Logged {
+            list: space.events(&event.stream),
+            place,
+            event: streams::after_position(event.seq, event.at, &body),
+        };
+        self.events.push(event);
         Ok(())
     }
 
@@ -200,9 +209,8 @@ impl Writing {
     pub(crate) fn restore(&mut self, space: &Space, event: &Event) -> Result<()> {
         let body = streams::body(&event.kind, event.data.as_ref(), event.actor.as_ref())?;
         let position = event.position.0.as_bytes();
-        let start = format!("{} {} ", event.seq, event.at.as_micros());
         let [before, after] = streams::place_in_log(&event.stream, event.seq);
-        let stored = [start.as_bytes(), position, b"\n", &body].concat();
+        let stored = [position, &streams::after_position(event.seq, event.at, &body)].concat();
         self.placed.push([space.events(&event.stream), [&before, position, &after].concat(), stored]);
         Ok(())
     }
@@ -239,40 +247,46 @@ impl Writing {
 }
 
 /// Whom to wake, and how.
-pub(crate) struct Wake {
-    pub(crate) channel: String,
+pub(crate) struct Wake<'a> {
+    pub(crate) channel: &'a str,
     /// Empty if nobody is to be woken.
     pub(crate) message: String,
     /// A channel that only this process listens to, so that it is seen on the server whether others do; empty if that cannot
     /// be seen.
-    pub(crate) own: String,
+    pub(crate) own: &'a str,
 }
 
 /// The call that checks everything that was read and writes. There is none if nothing is left to write and everything was
 /// read at one instant.
-pub(crate) fn call(snapshot: &Snapshot<'_>, writing: &Writing, wake: &Wake) -> Option<Cmd> {
+pub(crate) fn call(snapshot: &Snapshot<'_>, writing: &Writing, wake: &Wake<'_>) -> Option<Cmd> {
     let idle = writing.is_empty() && snapshot.reserved.is_empty() && snapshot.ghosts.is_empty();
     if idle && snapshot.is_of_one_instant() {
         return None;
     }
     let space = snapshot.scene.space;
     let mut call = snapshot.scene.db.function("commit");
-    call.arg(4).arg(space.meta()).arg(space.index()).arg(space.counts()).arg(space.reservations());
-    call.arg(space.tag()).arg(snapshot.holds_until()).arg(snapshot.asked());
-    call.arg(u8::from(snapshot.guessed_time())).arg(&wake.channel).arg(&wake.message).arg(&wake.own);
+    call.arg(b"2").arg(space.last()).arg(space.index());
+    call.arg(space.tag()).arg(wake.channel).arg(&wake.message).arg(wake.own);
     add_parts(&mut call, snapshot, writing);
     Some(call)
 }
 
-/// The parts of the call, after the number of items that each has.
+/// The parts of the call, after the numbers.
 fn add_parts(call: &mut Cmd, snapshot: &Snapshot<'_>, writing: &Writing) {
     let expiry = |put: &Put| put.gone_at.and_then(|at| snapshot.on_server(at));
     let (expiring, put): (Vec<_>, Vec<_>) =
         writing.put.iter().map(|put| (put, expiry(put))).partition(|(_, expiry)| expiry.is_some());
     let counts: Vec<_> = writing.counts.iter().filter(|(_, step)| **step != 0).collect();
     let (seen, ghosts) = (&snapshot.seen, &snapshot.ghosts);
+    let (present, absent): (Vec<_>, Vec<_>) = seen.rows.iter().partition(|(_, version)| version.is_some());
+    let (times, least) = (
+        [snapshot.holds_until(), snapshot.asked()]
+            .map(|at| u64::try_from(at).unwrap_or_default().to_be_bytes()),
+        writing.position.to_be_bytes(),
+    );
     let numbers = [
-        seen.rows.len(),
+        absent.len(),
+        present.len(),
         seen.ranges.len(),
         seen.trims.len(),
         writing.cleared.len(),
@@ -280,7 +294,6 @@ fn add_parts(call: &mut Cmd, snapshot: &Snapshot<'_>, writing: &Writing) {
         put.len(),
         expiring.len(),
         writing.members_gone.len() + ghosts.len(),
-        writing.members_put.len(),
         counts.len(),
         writing.meta.len(),
         writing.events.len(),
@@ -289,8 +302,13 @@ fn add_parts(call: &mut Cmd, snapshot: &Snapshot<'_>, writing: &Writing) {
         snapshot.reserved.len(),
     ];
     let number = |number: usize| u32::try_from(number).unwrap_or(u32::MAX).to_be_bytes();
-    call.arg(numbers.map(number).as_flattened());
-    for (name, version) in &seen.rows {
+    let numbers = numbers.map(number);
+    let guessed = [u8::from(snapshot.guessed_time())];
+    call.arg([times.as_flattened(), &guessed, &least, numbers.as_flattened()].concat());
+    for (name, _) in absent {
+        call.arg(name);
+    }
+    for (name, version) in present {
         call.arg(name).arg(version.as_ref().map_or(&[][..], Version::as_slice));
     }
     for SeenRange { range, limit, members } in &seen.ranges {
@@ -310,20 +328,20 @@ fn add_parts(call: &mut Cmd, snapshot: &Snapshot<'_>, writing: &Writing) {
         call.arg(&put.name).arg(&put.value).arg(expiry.unwrap_or_default() / 1000 + GRACE);
     }
     writing.members_gone.iter().chain(ghosts).for_each(|member| add(call, [member]));
-    for member in &writing.members_put {
-        call.arg(b"0").arg(member);
-    }
     for (field, step) in counts {
         call.arg(field).arg(step);
     }
     writing.meta.iter().for_each(|(field, value)| add(call, [field, value]));
-    for Logged { list, place: [before, after], event: [start, end] } in &writing.events {
-        add(call, [list, before, after, start, end]);
+    for Logged { list, place: [before, after], event } in &writing.events {
+        add(call, [list, before, after, event]);
     }
     writing.placed.iter().for_each(|words| add(call, words));
     writing.trims.iter().for_each(|words| add(call, words));
     for id in &snapshot.reserved {
         call.arg(id.0.as_bytes());
+    }
+    for member in &writing.members_put {
+        call.arg(b"0").arg(member);
     }
 }
 
@@ -345,13 +363,24 @@ pub(crate) enum Written {
 /// Sends the call and reads what it says.
 pub(crate) async fn send(db: &Connection, wakes: &Wakes, call: &Cmd) -> Result<Written> {
     let said = db.call(call).await?;
-    let (said, time, alone): (String, i64, u8) =
-        redis::from_redis_value(said).map_err(|_| odd("whether it was written"))?;
+    let (word, alone, time) = match &said {
+        Value::BulkString(said) => read_answer(said),
+        _ => None,
+    }
+    .ok_or_else(|| odd("whether it was written"))?;
     db.note_late_time(time);
-    wakes.note_alone(alone == 1);
-    match said.as_str() {
+    wakes.note_alone(alone);
+    match word {
         "ok" => Ok(Written::Later),
         "first" => Ok(Written::First),
         _ => Err(Trouble::Again),
     }
+}
+
+/// Whether it was written, whether nobody else listens, and the time.
+fn read_answer(said: &[u8]) -> Option<(&str, bool, i64)> {
+    let mut words = std::str::from_utf8(said).ok()?.split(' ');
+    let (word, alone) = (words.next()?, words.next()? == "1");
+    let (seconds, micros): (i64, i64) = (words.next()?.parse().ok()?, words.next()?.parse().ok()?);
+    Some((word, alone, seconds * 1_000_000 + micros))
 }

@@ -96,7 +96,6 @@ pub(crate) async fn gather(mut records: BoxStream<'static, Answer<Record>>) -> A
 /// What a load writes. It must find the namespace empty.
 pub(crate) fn fill(space: &Space, version: Version, records: Vec<Record>) -> Result<Writing> {
     let mut writing = Writing::new(version);
-    let mut last = 0;
     for record in records {
         match record {
             Record::Queue(row) => put(&mut writing, space, row)?,
@@ -109,11 +108,11 @@ pub(crate) fn fill(space: &Space, version: Version, records: Vec<Record>) -> Res
             Record::Exclusive(row) => put(&mut writing, space, row)?,
             Record::Stream(row) => put(&mut writing, space, row)?,
             Record::Event(event) => {
-                last = last.max(number(&event.position));
+                writing.position = writing.position.max(number(&event.position));
                 writing.restore(space, &event)?;
             }
             Record::Category(mark) => {
-                last = last.max(number(&mark.trims.oldest()));
+                writing.position = writing.position.max(number(&mark.trims.oldest()));
                 writing.meta(streams::trims_field(&mark.category), streams::write_trims(&mark.trims));
             }
             Record::Group(row) => put(&mut writing, space, row)?,
@@ -126,9 +125,6 @@ pub(crate) fn fill(space: &Space, version: Version, records: Vec<Record>) -> Res
             Record::Chore(row) => put(&mut writing, space, row)?,
         }
     }
-    // Positions go on above everything that was loaded.
-    writing.meta("high", (last >> 32).to_string());
-    writing.meta("low", (last & 0xffff_ffff).to_string());
     Ok(writing)
 }
 

@@ -7,7 +7,7 @@ use statehold_core::{Status, Timestamp};
 
 use crate::connection::{RowKey, read_bytes, read_found};
 use crate::error::Result;
-use crate::rows::{Table, VERSION, read};
+use crate::rows::{Table, body, read};
 use crate::snapshot::Scene;
 use crate::space::{Member, Range};
 use crate::tasks;
@@ -112,7 +112,7 @@ async fn by_idempotency_key(scene: &Scene<'_>, key: &str) -> Result<Option<TaskR
     let Some(unique) = read_bytes(scene.db.call(&get(&tasks::idempotency(key))).await?)? else {
         return Ok(None);
     };
-    let id = tail_of_id(unique.get(VERSION..).unwrap_or_default());
+    let id = tail_of_id(body(&unique));
     read_bytes(scene.db.call(&get(&id)).await?)?.map(|row| read(&row)).transpose()
 }
 

@@ -1,4 +1,4 @@
-//! Rows in keys: a version, then the row as JSON. Each kind says where in the index it is found; here is what they have in
+//! Rows in keys: the row as JSON, then a version. Each kind says where in the index it is found; here is what they have in
 //! common, and what became of rows over several plans.
 
 use std::collections::BTreeMap;
@@ -36,7 +36,7 @@ pub(crate) trait Table: Kept + Serialize + DeserializeOwned {
         Vec::new()
     }
 
-    /// Writes it as it is stored, after its version.
+    /// Writes it as it is stored, before its version.
     fn write(&self, stored: &mut Bytes) -> Result<()> {
         serde_json::to_writer(stored, self)
             .map_err(|e| Error::corrupt(format!("a row cannot be written: {e}")).into())
@@ -72,12 +72,17 @@ pub(crate) fn expiry<R: Table>(key: &R::Key, at: Timestamp) -> Member {
 
 /// The version of a stored row.
 pub(crate) fn version(stored: Option<&[u8]>) -> Option<Version> {
-    stored.and_then(|stored| stored.first_chunk().copied())
+    stored.and_then(|stored| stored.last_chunk().copied())
+}
+
+/// What is stored before the version.
+pub(crate) fn body(stored: &[u8]) -> &[u8] {
+    stored.split_last_chunk::<VERSION>().map_or(&[], |(body, _)| body)
 }
 
 /// Reads a stored row.
 pub(crate) fn read<R: Table>(stored: &[u8]) -> Result<R> {
-    R::read(stored.get(VERSION..).unwrap_or_default())
+    R::read(body(stored))
 }
 
 /// What became of the rows of a kind over several plans: as each was stored, and as it is to be.

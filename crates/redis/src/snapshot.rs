@@ -13,11 +13,11 @@ use statehold_core::row::{
 };
 use statehold_core::{Clock, Timestamp};
 
-use crate::connection::{self, Connection, RowKey, read_found};
+use crate::connection::{self, Connection, RowKey, read_bytes, read_found};
 use crate::error::{Result, odd};
 use crate::lookups;
 use crate::memory::Memory;
-use crate::rows::{Table, VERSION, Version, read, tail, version};
+use crate::rows::{Table, Version, body, read, tail, version};
 use crate::search::Searches;
 use crate::space::{Bytes, Range, Space};
 use crate::tasks;
@@ -165,7 +165,7 @@ impl<'a> Loading<'a> {
             let stored: Vec<Option<Bytes>> = redis::from_redis_value(answer).map_err(|_| odd("ids"))?;
             for ((lookup, name), stored) in asked.into_iter().zip(names).zip(stored) {
                 snapshot.see(name, stored.as_deref());
-                let id = stored.as_deref().and_then(|stored| stored.get(VERSION..)).and_then(read_id);
+                let id = stored.as_deref().map(body).and_then(read_id);
                 if let Some(mut memory) = snapshot.memory() {
                     memory.note_luck(UNIQUE, id.is_none());
                 }
@@ -275,6 +275,9 @@ impl<'a> Snapshot<'a> {
 
     /// Takes rows that are remembered, or probably absent, for what they are; the rest stays.
     fn recall<R: Table>(&mut self, memory: &Memory, keys: &mut BTreeSet<R::Key>) {
+        if keys.is_empty() {
+            return;
+        }
         let guess = memory.guesses_absence(R::LETTER);
         keys.retain(|key| {
             let name = self.scene.space.key(&tail::<R>(key));
@@ -366,14 +369,14 @@ impl<'a> Snapshot<'a> {
 
 /// Reads the time, which never goes back in a namespace.
 fn read_time(loading: &mut Loading<'_>, space: &Space) {
-    let mut last = redis::cmd("HGET");
-    last.arg(space.meta()).arg("time");
+    let mut last = redis::cmd("GET");
+    last.arg(space.last());
     loading.add(redis::cmd("TIME"), |snapshot, answer| {
         snapshot.server = snapshot.scene.db.note_time(answer)?;
         Ok(())
     });
     loading.add(last, |snapshot, answer| {
-        let last: Option<i64> = redis::from_redis_value(answer).map_err(|_| odd("a time"))?;
+        let last = read_bytes(answer)?.and_then(|last| last.first_chunk().copied()).map(i64::from_be_bytes);
         snapshot.asked = last.map_or(snapshot.server, |last| last.max(snapshot.server));
         snapshot.now = snapshot.terms.clock.from_store(Timestamp::from_micros(snapshot.asked));
         Ok(())

@@ -42,7 +42,12 @@ impl Space {
         [&self.tag, tail].concat()
     }
 
-    /// A hash: the last version, the last time, the last position, and what was trimmed away from categories.
+    /// The last time and the last position, in eight bytes each.
+    pub(crate) fn last(&self) -> Bytes {
+        self.key(b"P")
+    }
+
+    /// A hash: what was trimmed away from categories.
     pub(crate) fn meta(&self) -> Bytes {
         self.key(b"M")
     }

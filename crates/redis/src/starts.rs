@@ -1,6 +1,6 @@
 //! Tasks as they are stored. A ready one tells before its JSON what a start needs to know, so that a function on the server
-//! starts it without reading JSON. A start is added at the end: who started it, and when. Whoever reads it works out the rest
-//! by the rule that plans go by.
+//! starts it without reading JSON. A start is added at the end, after the version that was there: who started it, and when.
+//! Whoever reads it works out the rest by the rule that plans go by.
 
 use statehold_core::clock::Seconds;
 use statehold_core::plan::Starter;
@@ -9,20 +9,24 @@ use statehold_core::{Error, Timestamp};
 
 use crate::compact::Compact;
 use crate::error::Result;
+use crate::rows::body;
 use crate::space::Bytes;
 
 /// Times before this are exact in a number of Lua, with any length of time added.
 const EXACT: Timestamp = Timestamp::from_micros(1 << 52);
 
-/// What a ready task begins with that takes no more than a plain start; the start puts another letter there.
+/// What a ready task begins with that takes no more than a plain start.
 const READY: u8 = b'R';
+
+/// What a start ends with; JSON ends with a brace.
+const STARTED: u8 = b'S';
 
 /// Whether a function on the server can count with a time.
 pub(crate) fn is_exact(at: Timestamp) -> bool {
     (Timestamp::default()..EXACT).contains(&at)
 }
 
-/// Writes a task as it is stored, after its version.
+/// Writes a task as it is stored, before its version.
 pub(crate) fn write(row: &TaskRow, mut stored: &mut Bytes) -> Result<()> {
     stored.extend(ready_line(row).unwrap_or_default().bytes());
     serde_json::to_writer(&mut stored, &Compact::from(row))
@@ -42,40 +46,36 @@ fn ready_line(row: &TaskRow) -> Option<String> {
 
 /// Reads what [`write`] wrote, or what a start made of it.
 pub(crate) fn read(stored: &[u8]) -> Result<TaskRow> {
-    let bad = || Error::corrupt("a task cannot be read");
-    let body = match stored.first() {
-        Some(b'{') => return read_body(stored),
-        _ => end_of_line(stored).map(|end| &stored[end + 1..]).ok_or_else(bad)?,
-    };
-    if stored.first() == Some(&READY) {
-        return read_body(body);
-    }
-    let (body, at, starter) = split_start(body).ok_or_else(bad)?;
-    let mut row = read_body(body)?;
+    let Some((&STARTED, stored)) = stored.split_last() else { return read_ready(stored) };
+    let (before, at, starter) = split_start(stored).ok_or_else(|| Error::corrupt("a task cannot be read"))?;
+    let mut row = read_ready(body(before))?;
     row.start(&starter, at);
     Ok(row)
 }
 
-fn read_body(body: &[u8]) -> Result<TaskRow> {
+/// Reads a task that was not started since it was written.
+fn read_ready(stored: &[u8]) -> Result<TaskRow> {
+    let line = if stored.first() == Some(&READY) { end_of_line(stored).map_or(0, |end| end + 1) } else { 0 };
+    let body = &stored[line..];
     let row: Compact<'_> = serde_json::from_slice(body)
         .map_err(|e| Error::corrupt(format!("a task cannot be read: {e}")).caused_by(e))?;
     Ok(row.into())
 }
 
-/// The body, and after it a line each: who started the task, by which key, and when and for how long. Neither JSON nor names
-/// have line ends in them.
+/// What was stored before, and after it a line each: who started the task, by which key, and when and for how long. Names have
+/// no line ends in them; the version before may.
 fn split_start(stored: &[u8]) -> Option<(&[u8], Timestamp, Starter<'_>)> {
-    let mut lines = stored.splitn(4, |byte| *byte == b'\n');
-    let body = lines.next()?;
+    let mut lines = stored.rsplitn(4, |byte| *byte == b'\n');
     let mut next = || std::str::from_utf8(lines.next()?).ok();
-    let (owner, key, times) = (next()?, next()?, next()?);
+    let (times, key, owner) = (next()?, next()?, next()?);
+    let before = lines.next()?;
     let (at, lease) = times.split_once(' ')?;
     let lease_seconds = match lease {
         "" => None,
         lease => Some(Seconds::from_micros(lease.parse().ok()?)),
     };
     let claim_key = Some(key).filter(|key| !key.is_empty());
-    Some((body, Timestamp::from_micros(at.parse().ok()?), Starter { owner, lease_seconds, claim_key }))
+    Some((before, Timestamp::from_micros(at.parse().ok()?), Starter { owner, lease_seconds, claim_key }))
 }
 
 fn end_of_line(stored: &[u8]) -> Option<usize> {
@@ -132,8 +132,8 @@ mod tests {
         let mut row = made(TaskCreate::new("k"));
         let mut line = stored(&row);
         assert_eq!(line[0], READY);
-        line[0] = b'S';
-        line.extend(b"\nw\n\n1700000000000009 2500000");
+        line.extend(b"a\nversions\n a\nb\n");
+        line.extend(b"\nw\n\n1700000000000009 2500000S");
         let starter =
             Starter { owner: "w", lease_seconds: Some(Seconds::from_micros(2_500_000)), claim_key: None };
         row.start(&starter, Timestamp::from_micros(1_700_000_000_000_009));

@@ -1,8 +1,9 @@
 //! Streams and categories: heads, events, and what was trimmed away. The events of a stream are a list; a category is a
 //! part of the index that leads to them.
 
+use std::io::Write as _;
+
 use statehold_core::model::{Event, Position, StreamInfo, StreamName, TaskId};
-use statehold_core::plan::Appending;
 use statehold_core::query::{
     CategoryCursor, CategoryFrom, CategoryPage, CategoryRead, KeyList, ReadFrom, StreamPage, StreamRead,
 };
@@ -22,6 +23,32 @@ impl Table for StreamRow {
     fn find(key: &StreamName, member: Member) -> Member {
         member.bytes(key.as_str().as_bytes())
     }
+
+    // Every append writes one, so it is not JSON: the head in words, and the name.
+    fn write(&self, stored: &mut Bytes) -> Result<()> {
+        let (Self { stream, head }, since) = (self, self.head.oldest_at.map(Timestamp::as_micros));
+        // Writing to memory does not fail.
+        let _ = match since {
+            Some(since) => write!(stored, "{} {} {since} {stream}", head.last, head.oldest),
+            None => write!(stored, "{} {} - {stream}", head.last, head.oldest),
+        };
+        Ok(())
+    }
+
+    fn read(body: &[u8]) -> Result<Self> {
+        let row = std::str::from_utf8(body).ok().and_then(parse_row);
+        row.ok_or_else(|| Error::corrupt("a stream cannot be read").into())
+    }
+}
+
+fn parse_row(text: &str) -> Option<StreamRow> {
+    let mut words = text.splitn(4, ' ');
+    let (last, oldest) = (words.next()?.parse().ok()?, words.next()?.parse().ok()?);
+    let oldest_at = match words.next()? {
+        "-" => None,
+        since => Some(Timestamp::from_micros(since.parse().ok()?)),
+    };
+    Some(StreamRow { stream: StreamName::stored(words.next()?), head: Head { last, oldest, oldest_at } })
 }
 
 /// What is kept of an event after its first line: its type and who wrote it, a line each, then its data. Names have no line
@@ -34,12 +61,13 @@ pub(crate) fn body(kind: &str, data: Option<&Json>, actor: Option<&String>) -> R
     Ok(format!("{kind}\n{actor}\n{data}").into_bytes())
 }
 
-/// The body of an event to append.
-pub(crate) fn body_of(event: &Appending) -> Result<Bytes> {
-    body(&event.kind, event.data.as_ref(), event.actor.as_ref())
+/// What is kept of an event after its position.
+pub(crate) fn after_position(seq: u64, at: Timestamp, body: &[u8]) -> Bytes {
+    let line = format!(" {seq} {}\n", at.as_micros());
+    [line.as_bytes(), body].concat()
 }
 
-/// Reads an event: "number time position", a line's end, and the body.
+/// Reads an event: "position number time", a line's end, and the body.
 pub(crate) fn read_event(stream: &StreamName, stored: &[u8]) -> Result<Event> {
     let event = std::str::from_utf8(stored).ok().and_then(|text| parse_event(stream, text));
     event.ok_or_else(|| Error::corrupt(format!("an event of `{stream}` cannot be read")).into())
@@ -48,7 +76,7 @@ pub(crate) fn read_event(stream: &StreamName, stored: &[u8]) -> Result<Event> {
 fn parse_event(stream: &StreamName, text: &str) -> Option<Event> {
     let mut lines = text.splitn(4, '\n');
     let mut head = lines.next()?.split(' ');
-    let (seq, at, position) = (head.next()?.parse().ok()?, head.next()?.parse().ok()?, head.next()?);
+    let (position, seq, at) = (head.next()?, head.next()?.parse().ok()?, head.next()?.parse().ok()?);
     let (kind, actor, data) = (lines.next()?, lines.next()?, lines.next()?);
     let present = |text: &&str| !text.is_empty();
     Some(Event {
@@ -294,4 +322,23 @@ fn front_of_id(text: &str) -> Bytes {
         .filter_map(|d| u8::try_from(d).ok())
         .collect();
     digits.chunks_exact(2).map(|pair| pair[0] << 4 | pair[1]).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stream_is_read_as_it_was_written() {
+        for oldest_at in [None, Some(Timestamp::from_micros(1_700_000_000_000_009))] {
+            let row = StreamRow {
+                stream: StreamName::stored("chat/a b"),
+                head: Head { last: 7, oldest: 3, oldest_at },
+            };
+            let mut stored = Bytes::new();
+            row.write(&mut stored).expect("it is written");
+            assert_eq!(StreamRow::read(&stored).expect("it is read"), row);
+            assert!(StreamRow::read(&stored[..3]).is_err());
+        }
+    }
 }

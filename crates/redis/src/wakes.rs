@@ -105,7 +105,7 @@ impl Wakes {
     }
 
     /// The message that wakes other processes for what a commit changes, or for anything if it is not known what.
-    pub(crate) fn message(&self, marks: Option<&mut Vec<Mark>>, idle: bool) -> Wake {
+    pub(crate) fn message(&self, marks: Option<&mut Vec<Mark>>, idle: bool) -> Wake<'_> {
         let message = match marks {
             _ if idle => String::new(),
             Some(marks) => {
@@ -115,7 +115,7 @@ impl Wakes {
             }
             None => return self.message_to_all(),
         };
-        Wake { channel: self.channel.clone(), message, own: self.own.clone() }
+        self.wake(message)
     }
 
     fn message_to(&self, marks: &[Mark]) -> String {
@@ -131,15 +131,17 @@ impl Wakes {
     }
 
     /// The message that wakes other processes for tasks that were started; their ids come after it.
-    pub(crate) fn start_of_started(&self, namespace: &str) -> Wake {
-        let message = format!("{}:>{namespace}\n", self.heard.name);
-        Wake { channel: self.channel.clone(), message, own: self.own.clone() }
+    pub(crate) fn start_of_started(&self, namespace: &str) -> Wake<'_> {
+        self.wake(format!("{}:>{namespace}\n", self.heard.name))
     }
 
     /// The message that wakes everyone in other processes.
-    pub(crate) fn message_to_all(&self) -> Wake {
-        let message = format!("{}:*", self.heard.name);
-        Wake { channel: self.channel.clone(), message, own: self.own.clone() }
+    pub(crate) fn message_to_all(&self) -> Wake<'_> {
+        self.wake(format!("{}:*", self.heard.name))
+    }
+
+    fn wake(&self, message: String) -> Wake<'_> {
+        Wake { channel: &self.channel, message, own: &self.own }
     }
 }
 

@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 use std::time::Duration;
 
 use futures_util::FutureExt as _;
@@ -29,6 +29,9 @@ use crate::rows::Version;
 use crate::snapshot::{Scene, Snapshot, Terms};
 use crate::space::Space;
 use crate::wakes::Wakes;
+
+/// What is known before anything is loaded.
+static NOTHING: LazyLock<Rows> = LazyLock::new(Rows::default);
 
 /// How many requests are written together at most.
 const MOST: usize = 256;
@@ -255,7 +258,7 @@ async fn run(lane: Lane, seats: Seats<Box<dyn Job>>) {
             if flights.len() >= FLIGHTS {
                 lane.land(&mut flights).await;
             }
-            match lane.desk.decide(&lane, &mut group, &mut Needs::default(), true).await {
+            match lane.desk.decide(&lane, &mut group, None).await {
                 Ok(decided) => {
                     let mut flight = Box::pin(lane.fly(group, decided));
                     // It is sent before the next one is planned, which may read what it writes.
@@ -398,7 +401,7 @@ impl Desk {
 
     /// Loads, plans and writes a group once.
     async fn attempt(&self, lane: &Lane, group: &mut Group, learned: &mut Needs) -> Result<(), Failure> {
-        let decided = self.decide(lane, group, learned, false).await?;
+        let decided = self.decide(lane, group, Some(learned)).await?;
         let written = match &decided.call {
             Some(call) => send(&self.db, &self.wakes, call).await,
             None => Ok(Written::Later),
@@ -406,28 +409,30 @@ impl Desk {
         self.conclude(lane, decided, written).await
     }
 
-    /// Plans a group, on what is remembered if it may, or on what is loaded.
+    /// Plans a group, on what is remembered, or on what is loaded, with what earlier tries have learned to load.
     async fn decide(
         &self,
         lane: &Lane,
         group: &mut Group,
-        learned: &mut Needs,
-        remember: bool,
+        mut learned: Option<&mut Needs>,
     ) -> crate::error::Result<Decided> {
         let (mut needs, asked) = self.first_needs(group);
         let independent = self.leave_out_dependents(&lane.namespace, &mut needs);
-        let memory = remember.then_some(&*lane.memory);
+        let memory = learned.is_none().then_some(&*lane.memory);
         let terms = Terms { clock: &self.clock, me: &self.me, asked, independent, memory };
         let mut snapshot = Snapshot::new(Scene { db: &self.db, space: &lane.space }, &terms);
-        learned.merge(needs);
-        snapshot.load(learned.clone()).await?;
+        if let Some(learned) = &mut learned {
+            learned.merge(needs);
+            needs = learned.clone();
+        }
+        snapshot.load(needs).await?;
         if independent && !snapshot.independent {
             let mut dependent = self.dependent.lock().unwrap_or_else(PoisonError::into_inner);
             dependent.insert(lane.namespace.clone());
         }
         let (mut accepted, mut marks) = (Vec::new(), (!self.wakes.is_alone()).then(Vec::new));
         for job in group {
-            let effects = self.plan(job, &mut snapshot, learned).await?;
+            let effects = self.plan(job, &mut snapshot, learned.as_deref_mut()).await?;
             if !effects.is_empty() {
                 if let Some(marks) = &mut marks {
                     marks.extend(effects.marks(&lane.namespace));
@@ -504,14 +509,16 @@ impl Desk {
         &self,
         job: &mut Box<dyn Job>,
         snapshot: &mut Snapshot<'_>,
-        learned: &mut Needs,
+        mut learned: Option<&mut Needs>,
     ) -> crate::error::Result<Box<Effects>> {
         loop {
             let context = Context { now: snapshot.now, replica: &self.replica };
             let sight = Sight { context, skipped: snapshot.skipped };
             match job.step(&snapshot.rows, &sight) {
                 Progress::Need(needs) => {
-                    learned.merge(Needs::clone(&needs));
+                    if let Some(learned) = &mut learned {
+                        learned.merge(Needs::clone(&needs));
+                    }
                     snapshot.load(*needs).await?;
                 }
                 Progress::Done(effects) => return Ok(effects),
@@ -523,9 +530,9 @@ impl Desk {
     fn first_needs(&self, group: &mut Group) -> (Needs, HashMap<TaskSet, usize>) {
         let now = self.clock.from_store(self.db.about_now());
         let sight = Sight { context: Context { now, replica: &self.replica }, skipped: false };
-        let (rows, mut all, mut asked) = (Rows::default(), Needs::default(), HashMap::new());
+        let (mut all, mut asked) = (Needs::default(), HashMap::new());
         for job in group {
-            if let Progress::Need(needs) = job.step(&rows, &sight) {
+            if let Progress::Need(needs) = job.step(&NOTHING, &sight) {
                 for select in
                     needs.task_sets.iter().filter(|select| matches!(select.set, TaskSet::Ready { .. }))
                 {

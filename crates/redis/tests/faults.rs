@@ -305,6 +305,22 @@ async fn what_another_process_wrote_is_never_taken_for_what_is_remembered() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_another_process_has_claimed_is_not_started_again() {
+    let server = Server::start(&["--appendfsync", "everysec"]);
+    let [ours, other] = [open(&server).await, open(&server).await];
+    let create = TaskCreate { queue: Some("q".into()), ..TaskCreate::new("k") };
+    // From now on it is remembered here as ready.
+    let id = run(&ours, create).await.expect("it is created").task.id;
+    let claimed = other.claim(Claim::new(NAMESPACE, "q", "they")).await.expect("it is answered");
+    assert_eq!(claimed.tasks.first().map(|task| task.id), Some(id));
+    let start = TaskStart { id, owner: "me".into(), lease_seconds: None };
+    let again = run(&ours, start).await;
+    assert_eq!(again.map(drop).expect_err("it runs").code(), "invalid_transition");
+    let task = ours.task_get(NAMESPACE, &[id]).await.expect("it is read").remove(0).expect("it is there");
+    assert_eq!(task.lease.map(|lease| lease.owner).as_deref(), Some("they"));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn two_processes_on_one_stream_leave_no_gap() {
     const EACH: usize = 40;
     let server = Server::start(&["--appendfsync", "everysec"]);

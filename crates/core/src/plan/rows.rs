@@ -118,8 +118,8 @@ macro_rules! tables {
 
             /// Adds what another plan is missing.
             pub fn merge(&mut self, other: Self) {
-                $(self.$table.extend(other.$table);)*
-                $(self.$lookups.extend(other.$lookups);)*
+                $(gather(&mut self.$table, other.$table);)*
+                $(gather(&mut self.$lookups, other.$lookups);)*
             }
         }
 
@@ -199,6 +199,15 @@ tables! {
         polled: Polled,
         overgrown: Overgrown,
         expired: Expired,
+    }
+}
+
+/// Most plans are missing few kinds, so most sets are empty.
+fn gather<T: Ord>(all: &mut BTreeSet<T>, some: BTreeSet<T>) {
+    if all.is_empty() {
+        *all = some;
+    } else if !some.is_empty() {
+        all.extend(some);
     }
 }
 
