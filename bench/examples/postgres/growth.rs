@@ -32,6 +32,7 @@ async fn run(url: &str, present: u64) -> Anything<Report> {
         rounds: 3,
         slice: Duration::from_millis(500),
         present,
+        ..Options::default()
     };
     let backend = Arc::new(Postgres::open(config.clone()).await?);
     let store = Store::Postgres(Box::new(config));

@@ -135,7 +135,7 @@ mod tests {
     async fn both_rivals_do_every_operation_and_leave_their_traces() {
         let server = Server::start();
         let store = Config::from_url(&server.url()).expect("a good URL");
-        let rivals = rivals(&store).await.expect("the rivals open");
+        let rivals = rivals(&store, false).await.expect("the rivals open");
         assert_eq!(schemas(&store).await, ["statehold_bench_limit", "statehold_bench_naive"]);
         for contender in [&rivals.limit, &rivals.naive] {
             for op in Op::ALL {
@@ -164,6 +164,7 @@ mod tests {
             rounds: 1,
             slice: Duration::from_millis(50),
             present: 100,
+            indexes: true,
         };
         let store = Store::Postgres(Box::new(config));
         let report = crate::run(backend, &store, &options, |_| {}).await.expect("it is measured");

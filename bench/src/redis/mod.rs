@@ -68,6 +68,7 @@ mod tests {
             rounds: 1,
             slice: Duration::from_millis(50),
             present: 100,
+            ..Options::default()
         };
         let store = Store::Redis(Box::new(config));
         let report = crate::run(backend, &store, &options, |_| {}).await.expect("it is measured");

@@ -156,17 +156,21 @@ impl Call {
         }
     }
 
+    /// Whether it writes one row.
+    fn is_lone(&self) -> bool {
+        self.params.iter().all(|param| !matches!(param, Param::Column(column, _) if column.len() != 1))
+    }
+
     /// Chooses which columns are sent as one value.
-    fn shape(&mut self, shapes: &mut Shapes) {
-        let (mut rows, mut same) = (0, Numbers::default());
+    fn shape(&mut self, shapes: &mut Shapes, lone: bool) {
+        let mut same = Numbers::default();
         for (number, param) in (1..).zip(&self.params) {
-            if let Param::Column(column, alike) = param {
-                rows = column.len();
-                same = if *alike { same.with(number) } else { same };
+            if matches!(param, Param::Column(_, true)) {
+                same = same.with(number);
             }
         }
         let (place, _, checked, _) = self.name();
-        self.values = shapes.choose((place, checked), || self.with_arrays().into_owned(), rows, same);
+        self.values = shapes.choose((place, checked), || self.with_arrays().into_owned(), lone, same);
     }
 
     /// What it is known by once it is prepared.
@@ -277,7 +281,9 @@ impl Connection {
     /// Chooses how statements that write are sent.
     pub(crate) fn shape(&self, calls: &mut [Call]) {
         let mut shapes = self.shapes.lock().unwrap_or_else(PoisonError::into_inner);
-        calls.iter_mut().filter(|call| call.writes).for_each(|call| call.shape(&mut shapes));
+        // All of them or none, since combinations are prepared.
+        let lone = calls.iter().all(Call::is_lone);
+        calls.iter_mut().filter(|call| call.writes).for_each(|call| call.shape(&mut shapes, lone));
     }
 
     pub(crate) fn known_once(&self, name: &OnceName) -> Option<Statement> {

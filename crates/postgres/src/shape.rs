@@ -49,6 +49,7 @@ fn first_unnested(text: &str) -> Option<Unnested<'_>> {
             .split_once("[])")
             .and_then(|(inside, after)| Some((inside.split_once("::")?, after)));
         if let Some(((number, kind), after)) = inside
+            && kind.bytes().all(|byte| byte.is_ascii_lowercase())
             && let Ok(number) = number.parse()
         {
             return Some(Unnested { before: &text[..start], number, kind, after });
@@ -81,10 +82,8 @@ pub(crate) fn with_values(sql: &str, values: Numbers) -> String {
     let (mut text, mut rest) = (String::with_capacity(sql.len()), sql);
     while let Some(Unnested { before, number, kind, after }) = first_unnested(rest) {
         text.push_str(before);
-        let _ = match values.has(number) {
-            true => write!(text, "${number}::{kind}"),
-            false => write!(text, "unnest(${number}::{kind}[])"),
-        };
+        let (open, close) = if values.has(number) { ("", "") } else { ("unnest(", "[])") };
+        let _ = write!(text, "{open}${number}::{kind}{close}");
         rest = after;
     }
     text + rest
@@ -100,20 +99,20 @@ struct Usual {
 }
 
 impl Shapes {
-    /// Which columns to send as one value. A statement is prepared for each choice, so there are few: for one row all, for
-    /// several those that never differed.
+    /// Which columns to send as one value. A statement is prepared for each choice, so there are few: for a lone row all, for
+    /// others those that never differed.
     pub(crate) fn choose(
         &mut self,
         name: (usize, bool),
         text: impl FnOnce() -> String,
-        rows: usize,
+        lone: bool,
         same: Numbers,
     ) -> Numbers {
         let usual = self.0.entry(name).or_insert_with(|| {
             let columns = columns(&text());
             Usual { columns, same: columns }
         });
-        if rows == 1 {
+        if lone {
             return usual.columns;
         }
         usual.same = usual.same.and(same);
@@ -156,11 +155,11 @@ mod tests {
     fn what_differed_once_stays_an_array() {
         let mut shapes = Shapes::default();
         let mut choose =
-            |rows, same: &[usize]| shapes.choose((1, false), || SQL.to_owned(), rows, numbers(same));
-        assert_eq!(choose(2, &[3, 4]), numbers(&[3, 4]));
-        assert_eq!(choose(2, &[4]), numbers(&[4]));
-        assert_eq!(choose(2, &[3, 4]), numbers(&[4]));
-        assert_eq!(choose(1, &[1, 2, 3, 4]), numbers(&[3, 4]));
+            |lone, same: &[usize]| shapes.choose((1, false), || SQL.to_owned(), lone, numbers(same));
+        assert_eq!(choose(false, &[3, 4]), numbers(&[3, 4]));
+        assert_eq!(choose(false, &[4]), numbers(&[4]));
+        assert_eq!(choose(false, &[3, 4]), numbers(&[4]));
+        assert_eq!(choose(true, &[1, 2, 3, 4]), numbers(&[3, 4]));
     }
 
     #[test]
