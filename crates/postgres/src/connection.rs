@@ -193,6 +193,18 @@ const ON_THE_WAY: Duration = Duration::from_secs(5);
 /// How many combinations of statements stay prepared: each costs the server memory, and there are thousands.
 const MOST_ONCE: usize = 128;
 
+/// Settings for statements that find everything by a key or in the order of an index. While tables are young the server knows
+/// nothing of their size, and would keep plans that read them whole. Nor are plans made anew for each call, which takes longer
+/// than what they are for.
+pub(crate) const BY_KEY: &[&str] = &[
+    "enable_seqscan = off",
+    "enable_hashjoin = off",
+    "enable_mergejoin = off",
+    "enable_bitmapscan = off",
+    "enable_material = off",
+    "plan_cache_mode = force_generic_plan",
+];
+
 /// One connection.
 pub(crate) struct Connection {
     client: Client,

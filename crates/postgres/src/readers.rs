@@ -7,24 +7,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::{Semaphore, SemaphorePermit};
 
 use crate::config::Config;
-use crate::connection::{Connection, connect, sql};
+use crate::connection::{BY_KEY, Connection, connect, sql};
 use crate::error::Result;
 use crate::values::{Param, limit, param};
 
 /// How many connections single statements share: more than one, so that a long list is not in everyone's way.
 const SHARED: usize = 2;
-
-/// What single statements read has an index, and one plan is good for all their parameters. While tables are young the server
-/// knows nothing of their size, and would keep plans that read them whole; or make one for each call, which takes longer than
-/// to read.
-const BY_INDEX: &[&str] = &[
-    "enable_seqscan = off",
-    "enable_hashjoin = off",
-    "enable_mergejoin = off",
-    "enable_bitmapscan = off",
-    "enable_material = off",
-    "plan_cache_mode = force_generic_plan",
-];
 
 /// The connections.
 pub(crate) struct Readers {
@@ -54,7 +42,7 @@ impl Readers {
             return Ok(connection);
         }
         let connection = connect(&self.config, drop).await?;
-        connection.set(BY_INDEX).await?;
+        connection.set(BY_KEY).await?;
         let connection = Arc::new(connection);
         let mut shared = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
         if shared.len() < SHARED {

@@ -392,10 +392,11 @@ impl<'a> Transaction<'a> {
         calls.push(Call::new(sql!("version"), vec![param(ns)]));
         calls.push(Call::bare(sql!("commit")));
         let answers = self.scene.db.query_all(&calls).await?;
+        // It is done by now, whatever can be read of the answer.
         let told = read_first(&answers[answers.len() - 2], |cells| {
             Ok((cells.get::<Option<i32>>()?, Era { epoch: cells.get()?, changes: cells.get()? }))
-        })?;
-        let Some((version, era)) = told else { return Ok(None) };
+        });
+        let Ok(Some((version, era))) = told else { return Ok(None) };
         if let Some(version) = version {
             self.changes.learn(ns, self.scene.server, version, known);
         }

@@ -19,7 +19,7 @@ use crate::absent::Luck;
 use crate::claims;
 use crate::clock::ServerClock;
 use crate::config::Config;
-use crate::connection::{Connection, connect, sql};
+use crate::connection::{BY_KEY, Connection, connect, sql};
 use crate::deciding::{Learned, first_needs, foresee, gather, learn_members, plan_all};
 use crate::error::Trouble;
 use crate::inbox::Inbox;
@@ -40,17 +40,6 @@ const PATIENCE: Duration = Duration::from_secs(20);
 
 /// How long events are waited for that an older transaction holds back. Everyone else waits meanwhile, so it is short.
 const OLDER: Duration = Duration::from_millis(300);
-
-/// The writer finds everything by a key. While tables are young the server knows nothing of their size, and would keep
-/// plans that read them whole. Nor are plans made anew for each call: its statements have many parameters.
-const BY_KEY: &[&str] = &[
-    "enable_seqscan = off",
-    "enable_hashjoin = off",
-    "enable_mergejoin = off",
-    "enable_bitmapscan = off",
-    "enable_material = off",
-    "plan_cache_mode = force_generic_plan",
-];
 
 /// After so many transactions, and then after twice as many, plans are made anew: they remember how small tables were.
 /// The same so many transactions after a statement that was new.
