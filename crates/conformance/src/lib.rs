@@ -12,10 +12,12 @@
 //! - [`harness`] is what cases are written with.
 //! - [`remote`] runs all of it through several processes that have one store open.
 //!
-//! Beside the suite stands what other tests of stores need: [`process`], and servers: [`postgres`], [`redis`].
+//! Beside the suite stands what other tests of stores need: [`process`], servers ([`postgres`], [`redis`]), and a bad way to
+//! one ([`line`](mod@line)).
 
 pub mod cases;
 pub mod harness;
+pub mod line;
 pub mod model;
 pub mod postgres;
 pub mod process;

@@ -195,10 +195,12 @@ pub trait Backend: std::fmt::Debug + Send + Sync + 'static {
     ///   whose session it would be.
     async fn session(&self) -> Result<Session>;
 
-    /// Whether an answer can be lost on its way although the call was done, so that a caller cannot tell.
+    /// Whether an answer is lost when the connection is, although the call may have been done: then calls need keys, to be
+    /// repeated. A store that asks afterwards what became of a call loses none.
     ///
     /// # Behavior
     /// - A store in the caller's own process loses no answers.
+    /// - One that loses none still answers `timeout` if it cannot be asked any more.
     fn can_lose_answers(&self) -> bool;
 
     /// Says how the store is.

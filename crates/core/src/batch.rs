@@ -433,6 +433,11 @@ impl Prepared {
         self.batch.fences.is_empty() && self.batch.commands.iter().all(|command| self.is_natural(command))
     }
 
+    /// Whether it can be repeated after an unknown outcome: it has a key, or needs none.
+    pub fn is_repeatable(&self) -> bool {
+        self.batch.key.is_some() || self.clone().again().repeats_by_nature()
+    }
+
     fn is_natural(&self, command: &Command) -> bool {
         match command {
             Command::TaskCreate(create) => {

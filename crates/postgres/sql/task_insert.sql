@@ -4,7 +4,7 @@ INSERT INTO tasks (
     cancel_requested, owner, token, lease_expires_at, heartbeat_at, lease_length, claim_key, thread, parent,
     root, child_key, idempotency_key, exclusive_key, depth, children, open_children, failed_by, last_seq,
     oldest_seq, oldest_at, request, depends_on, open_dependencies, labels, backoff, waiting_for, resumed_by,
-    traceparent, error, metadata, progress, input, output, timer, lease_minute, ord
+    traceparent, error, metadata, progress, input, output, timer, lease_minute, aged, ord
 )
 SELECT
     $1, u.id, u.queue, u.kind, u.status, u.turn, u.priority, u.run_at, u.rank, u.revision, u.attempt,
@@ -14,7 +14,7 @@ SELECT
     u.exclusive_key, u.depth, u.children, u.open_children, u.failed_by, u.last_seq, u.oldest_seq, u.oldest_at,
     u.request, u.depends_on::uuid[], u.open_dependencies::uuid[], u.labels, u.backoff, u.waiting_for,
     u.resumed_by, u.traceparent, u.error, u.metadata, u.progress, u.input, u.output, u.timer, u.lease_minute,
-    ((SELECT epoch FROM namespaces WHERE ns = $1) << 48 | pg_current_xact_id()::text::bigint)
+    true, ((SELECT epoch FROM namespaces WHERE ns = $1) << 48 | pg_current_xact_id()::text::bigint)
 FROM (SELECT
     unnest($2::uuid[]) AS id, unnest($3::text[]) AS queue, unnest($4::text[]) AS kind, unnest($5::text[]) AS status,
     unnest($6::text[]) AS turn, unnest($7::smallint[]) AS priority, unnest($8::timestamptz[]) AS run_at,

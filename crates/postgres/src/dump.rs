@@ -16,9 +16,9 @@ use statehold_core::{Error, Result};
 
 use crate::connection::{Call, Connection, sql};
 use crate::error::Trouble;
-use crate::rows::{Table, read_first};
+use crate::rows::{Table, Writing, read_first};
 use crate::streams;
-use crate::transaction::dependencies;
+use crate::tasks;
 use crate::values::{Cells, param};
 
 /// How many records a load writes with one statement.
@@ -226,9 +226,9 @@ impl Load<'_> {
             .into_iter()
             .filter_map(|record| if let Record::Task(row) = record { Some(*row) } else { None });
         let rows: Vec<_> = rows.collect();
-        if let Some(params) = dependencies(self.ns, &rows.iter().collect::<Vec<_>>()) {
-            self.db.run(sql!("dependency_insert"), params).await?;
-        }
+        let mut writing = Writing::default();
+        tasks::insert_beside(&rows.iter().collect::<Vec<_>>(), self.ns, &mut writing);
+        self.db.run_all(&writing.calls).await?;
         self.insert(&rows).await
     }
 

@@ -67,6 +67,12 @@ impl Trouble {
         matches!(self, Self::Ours(_)) || self.state().is_some_and(login)
     }
 
+    /// Whether a statement is not what the server understands.
+    pub(crate) fn is_mistake(&self) -> bool {
+        let rights_or_tables = [SqlState::INSUFFICIENT_PRIVILEGE, SqlState::UNDEFINED_TABLE];
+        self.state().is_some_and(|state| state.code().starts_with("42") && !rights_or_tables.contains(state))
+    }
+
     /// What the caller is told.
     pub(crate) fn into_error(self) -> Error {
         let problem = match self {

@@ -195,6 +195,10 @@ mod tests {
             &[]
         }
 
+        fn is_repeatable(&self) -> bool {
+            true
+        }
+
         fn step(&mut self, _: &Rows, _: &Sight<'_>) -> Progress {
             Progress::Done(Box::default())
         }

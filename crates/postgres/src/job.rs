@@ -20,6 +20,8 @@ pub(crate) trait Job: Send {
     fn looks_around(&self) -> bool;
     /// The queues whose switch it sets.
     fn switches(&self) -> &[String];
+    /// Whether its caller can repeat it without knowing what became of it.
+    fn is_repeatable(&self) -> bool;
     /// Goes on with it as far as the rows reach.
     fn step(&mut self, rows: &Rows, sight: &Sight<'_>) -> Progress;
     /// Answers what was decided, once it is committed.
@@ -60,6 +62,7 @@ pub(crate) struct Planned<T, P> {
     /// Whether it is for nothing once its caller has gone.
     pub(crate) gives: bool,
     pub(crate) alone: bool,
+    pub(crate) repeatable: bool,
     pub(crate) switches: Vec<String>,
 }
 
@@ -82,6 +85,10 @@ where
 
     fn switches(&self) -> &[String] {
         &self.switches
+    }
+
+    fn is_repeatable(&self) -> bool {
+        self.repeatable
     }
 
     fn step(&mut self, rows: &Rows, sight: &Sight<'_>) -> Progress {
@@ -137,6 +144,10 @@ where
 
     fn switches(&self) -> &[String] {
         self.planned.switches()
+    }
+
+    fn is_repeatable(&self) -> bool {
+        self.planned.is_repeatable()
     }
 
     fn step(&mut self, rows: &Rows, sight: &Sight<'_>) -> Progress {

@@ -37,6 +37,7 @@ mod session;
 mod sets;
 mod shape;
 mod streams;
+mod strokes;
 mod tasks;
 mod tls;
 mod transaction;
@@ -170,13 +171,15 @@ struct Request {
     gives: bool,
     /// Whether it shares its transaction with nobody.
     alone: bool,
+    /// Whether its caller can repeat it without knowing what became of it.
+    repeatable: bool,
     /// Queues whose switch it sets.
     switches: Vec<String>,
 }
 
 impl Request {
     fn shared(namespace: String) -> Self {
-        Self { namespace, gives: false, alone: false, switches: Vec::new() }
+        Self { namespace, gives: false, alone: false, repeatable: false, switches: Vec::new() }
     }
 
     fn alone(namespace: String) -> Self {
@@ -190,8 +193,8 @@ impl Request {
     /// The request as a job for the writer, and where its answer comes.
     fn planned<T, P>(self, plan: P) -> (Planned<T, P>, oneshot::Receiver<Result<T>>) {
         let (reply, answer) = oneshot::channel();
-        let Self { namespace, gives, alone, switches } = self;
-        (Planned { namespace, plan, reply, decided: None, gives, alone, switches }, answer)
+        let Self { namespace, gives, alone, repeatable, switches } = self;
+        (Planned { namespace, plan, reply, decided: None, gives, alone, repeatable, switches }, answer)
     }
 }
 
@@ -253,7 +256,8 @@ fn plan_claim(claim: &Claim, rows: &Rows, sight: &Sight<'_>) -> Step<Claimed> {
 impl Backend for Postgres {
     async fn apply(&self, batch: Prepared) -> Result<Replies> {
         let namespace = batch.batch().namespace.clone();
-        let request = Request { switches: switches(&batch), ..Request::shared(namespace) };
+        let (repeatable, switches) = (batch.is_repeatable(), switches(&batch));
+        let request = Request { repeatable, switches, ..Request::shared(namespace) };
         self.decide(request, move |rows, sight| plan::apply(&batch, rows, &sight.context)).await
     }
 
@@ -278,7 +282,7 @@ impl Backend for Postgres {
 
     async fn sweep(&self, sweep: Sweep) -> Result<Swept> {
         sweep.check()?;
-        let request = Request::alone(sweep.namespace.clone());
+        let request = Request { repeatable: true, ..Request::alone(sweep.namespace.clone()) };
         self.decide(request, move |rows, sight| plan::sweep(&sweep, rows, &sight.context)).await
     }
 
@@ -382,7 +386,7 @@ impl Backend for Postgres {
     }
 
     fn can_lose_answers(&self) -> bool {
-        true
+        false
     }
 
     async fn health(&self) -> Result<Health> {

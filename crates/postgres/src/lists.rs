@@ -28,6 +28,37 @@ macro_rules! listed {
     };
 }
 
+/// The same in the order of creation, which has a table of its own: each task is looked at when its turn comes.
+macro_rules! by_age {
+    ($than:literal, $way:literal) => {
+        concat!(
+            "SELECT t.* FROM task_ages a CROSS JOIN LATERAL (\n",
+            sql!("task_list"),
+            "    AND t.id = a.id OFFSET 0\n) t\n",
+            "WHERE a.ns = $1\n",
+            "    AND ($12::timestamptz IS NULL OR a.created_at >= $12)\n",
+            "    AND ($13::timestamptz IS NULL OR a.created_at < $13)\n",
+            "    AND ($17::timestamptz IS NULL OR (a.created_at, a.id) ",
+            $than,
+            " ($17, $18::uuid))\n",
+            "ORDER BY a.created_at ",
+            $way,
+            ", a.id ",
+            $way,
+            " LIMIT $16"
+        )
+    };
+}
+
+/// Whether few tasks pass, so that an index leads to them, and they are put in order afterwards.
+fn is_narrow(list: &TaskList) -> bool {
+    let TaskList { thread, parent, root, owner, idempotency_key, exclusive_key, .. } = list;
+    let family = parent.is_some() || root.is_some();
+    let key = idempotency_key.is_some() || exclusive_key.is_some();
+    let leased = owner.is_some() || list.heartbeat_from.is_some() || list.heartbeat_before.is_some();
+    thread.is_some() || family || key || leased
+}
+
 /// A page of tasks, with one more to tell that there is a next one.
 pub(crate) async fn list(
     db: &Connection,
@@ -36,6 +67,8 @@ pub(crate) async fn list(
     after: Option<TaskPlace>,
 ) -> Result<Vec<Task>> {
     let sql = match (list.order, list.descending) {
+        (TaskOrder::Created, false) if !is_narrow(list) => by_age!(">", "ASC"),
+        (TaskOrder::Created, true) if !is_narrow(list) => by_age!("<", "DESC"),
         (TaskOrder::Created, false) => listed!(">", "ASC", "created_at": "$17::timestamptz"),
         (TaskOrder::Created, true) => listed!("<", "DESC", "created_at": "$17::timestamptz"),
         (TaskOrder::Rank, false) => listed!(">", "ASC", "rank": "$17::bigint"),

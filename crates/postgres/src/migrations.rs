@@ -27,6 +27,9 @@ const STEPS: &[Step] = &[
     Step { name: "at_once", sql: include_str!("../migrations/0004_at_once.sql"), needs: 1 },
     Step { name: "claims", sql: include_str!("../migrations/0005_claims.sql"), needs: 1 },
     Step { name: "entering", sql: include_str!("../migrations/0006_entering.sql"), needs: 1 },
+    Step { name: "strokes", sql: include_str!("../migrations/0007_strokes.sql"), needs: 1 },
+    Step { name: "fewer_indexes", sql: include_str!("../migrations/0008_fewer_indexes.sql"), needs: 1 },
+    Step { name: "task_ages", sql: include_str!("../migrations/0009_task_ages.sql"), needs: 1 },
 ];
 
 const VERSIONS: &str = "CREATE TABLE IF NOT EXISTS schema_versions (

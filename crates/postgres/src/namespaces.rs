@@ -38,9 +38,11 @@ impl Namespaces {
         Ok(number)
     }
 
-    /// The era of a namespace, as far as it is known.
-    pub(crate) fn era(&self, name: &str) -> Option<Era> {
-        self.0.read().unwrap_or_else(PoisonError::into_inner).get(name)?.era
+    /// The era of a namespace, as far as it is known. There is none for a namespace that got its number after it was looked for:
+    /// who found none must not go on with the era alone.
+    pub(crate) fn era(&self, name: &str, number: i64) -> Option<Era> {
+        let spaces = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        spaces.get(name).filter(|space| space.number == number)?.era
     }
 
     /// Remembers the number of a namespace, and its era if it is known.

@@ -7,7 +7,7 @@ use statehold_core::Timestamp;
 use tokio_postgres::Row;
 
 use crate::connection::{Call, Connection, Name, sql};
-use crate::error::Result;
+use crate::error::{Result, Trouble};
 use crate::namespaces::Era;
 use crate::values::{At, Param, param};
 
@@ -105,7 +105,14 @@ impl Connection {
         let statement = if let Some(statement) = self.known_once(&name) {
             statement
         } else {
-            let statement = self.in_time(self.client().prepare(&once.text())).await?;
+            let prepared = self.in_time(self.client().prepare(&once.text())).await;
+            // Nothing would be wrong without it but the time that it takes the long way, which no test would tell.
+            debug_assert!(
+                !prepared.as_ref().is_err_and(Trouble::is_mistake),
+                "{prepared:?}: {}",
+                once.text()
+            );
+            let statement = prepared?;
             self.keep_once(name, statement.clone());
             statement
         };

@@ -1,6 +1,6 @@
-//! Tasks: their rows, and how many there are.
+//! Tasks: their rows, what stands beside them, and how many there are.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use statehold_core::model::{Lease, QueueInfo, Task, TaskId, Token};
 use statehold_core::query::TaskCounts;
@@ -10,7 +10,7 @@ use statehold_core::{Seconds, Timestamp};
 use crate::connection::{Call, Connection, Reading, reading, sql};
 use crate::error::Result;
 use crate::queues;
-use crate::rows::{Changes, Part, Table};
+use crate::rows::{Changes, Part, Table, Writing};
 use crate::values::{At, Cells, Param, at, column, count, id, ids, json, length, param, value};
 
 fn turn_name(turn: Turn) -> &'static str {
@@ -476,4 +476,28 @@ pub(crate) async fn queue_depths(
         queue.per_minute = cells.number()?;
     }
     Ok(())
+}
+
+/// What stands beside tasks in tables of its own: who depends on whom, and in which order they were created.
+pub(crate) fn write_beside(tasks: &Changes<TaskRow>, ns: i64, writing: &mut Writing) {
+    let gone = tasks.gone();
+    if !gone.is_empty() {
+        // Their places in the order of creation go with them, by a trigger.
+        writing.any(sql!("dependency_delete"), vec![param(ns), column(&gone, |id| id.0)]);
+    }
+    insert_beside(&tasks.new_rows(), ns, writing);
+}
+
+/// The same for tasks that are new.
+pub(crate) fn insert_beside(tasks: &[&TaskRow], ns: i64, writing: &mut Writing) {
+    let pairs = tasks.iter().flat_map(|row| row.task.depends_on.iter().map(|of| (of.0, row.task.id.0)));
+    let pairs: Vec<_> = pairs.collect::<BTreeSet<_>>().into_iter().collect();
+    if !pairs.is_empty() {
+        let params = vec![param(ns), column(&pairs, |pair| pair.0), column(&pairs, |pair| pair.1)];
+        writing.insert(sql!("dependency_insert"), params);
+    }
+    if !tasks.is_empty() {
+        let created = column(tasks, |row| At(row.task.created_at));
+        writing.insert(sql!("task_age_insert"), vec![param(ns), created, column(tasks, |row| row.task.id.0)]);
+    }
 }

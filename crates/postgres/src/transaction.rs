@@ -28,7 +28,8 @@ use crate::once::Once;
 use crate::rows::{Changes, Loading, Writing, load_found, read_all, read_first};
 use crate::sets::{self, Members, Seek};
 use crate::streams::{self, Bound, Withheld};
-use crate::values::{At, Cells, Param, column, limit, param};
+use crate::strokes::Stroke;
+use crate::values::{At, Cells, column, limit, param};
 use crate::{groups, locks, tasks};
 
 /// How many keys stand for the documents of a namespace while they are made.
@@ -378,7 +379,12 @@ impl<'a> Transaction<'a> {
 
     /// Writes what the accepted plans leave, and commits, in one go: a statement that touches fewer rows than it must
     /// fails, and then nothing is committed. Answers the namespace's era, if there is one by now.
-    pub(crate) async fn commit(&self, ns: i64, known: &Mutex<Known>) -> Result<Option<Era>> {
+    pub(crate) async fn commit(
+        &self,
+        ns: i64,
+        stroke: Option<Stroke>,
+        known: &Mutex<Known>,
+    ) -> Result<Option<Era>> {
         let mut calls = self.changes.write(ns, None);
         self.scene.db.shape(&mut calls);
         if !self.changes.trims.is_empty() {
@@ -389,6 +395,7 @@ impl<'a> Transaction<'a> {
             }
         }
         self.changes.forget(ns, known);
+        calls.extend(stroke.map(|stroke| stroke.call(ns)));
         calls.push(Call::new(sql!("version"), vec![param(ns)]));
         calls.push(Call::bare(sql!("commit")));
         let answers = self.scene.db.query_all(&calls).await?;
@@ -404,10 +411,16 @@ impl<'a> Transaction<'a> {
     }
 
     /// Writes and commits by one statement. If the time, the era or a row is not as it was thought to be, nothing is done.
-    pub(crate) async fn commit_at_once(&self, era: Era, known: &Mutex<Known>) -> Result<()> {
+    pub(crate) async fn commit_at_once(
+        &self,
+        era: Era,
+        stroke: Option<Stroke>,
+        known: &Mutex<Known>,
+    ) -> Result<()> {
         let (ns, ended) = (self.scene.ns, self.changes.tasks.ended());
         let mut calls = self.changes.write(ns, Some(&self.recalled));
         self.scene.db.shape(&mut calls);
+        calls.extend(stroke.map(|stroke| stroke.call(ns)));
         let once = Once {
             calls: &calls,
             ns,
@@ -427,6 +440,11 @@ impl<'a> Transaction<'a> {
             self.changes.learn(ns, self.scene.server, version, known);
         }
         Ok(())
+    }
+
+    /// Whether there is anything to write.
+    pub(crate) fn writes(&self) -> bool {
+        self.changes.any
     }
 
     /// What it takes for absent.
@@ -508,7 +526,7 @@ impl Changed {
         self.queues.write(ns, None, &mut writing);
         self.pollers.write(ns, None, &mut writing);
         self.tasks.write(ns, recalled.map(|recalled| &recalled.tasks), &mut writing);
-        write_dependencies(&self.tasks, ns, &mut writing);
+        tasks::write_beside(&self.tasks, ns, &mut writing);
         self.signals.write(ns, None, &mut writing);
         self.exclusives.write(ns, None, &mut writing);
         self.chores.write(ns, None, &mut writing);
@@ -525,23 +543,6 @@ impl Changed {
         }
         writing.calls
     }
-}
-
-fn write_dependencies(tasks: &Changes<TaskRow>, ns: i64, writing: &mut Writing) {
-    let gone = tasks.gone();
-    if !gone.is_empty() {
-        writing.any(sql!("dependency_delete"), vec![param(ns), column(&gone, |id| id.0)]);
-    }
-    if let Some(params) = dependencies(ns, &tasks.new_rows()) {
-        writing.insert(sql!("dependency_insert"), params);
-    }
-}
-
-/// What new tasks depend on, if they do.
-pub(crate) fn dependencies(ns: i64, tasks: &[&TaskRow]) -> Option<Vec<Param>> {
-    let pairs = tasks.iter().flat_map(|row| row.task.depends_on.iter().map(|of| (of.0, row.task.id.0)));
-    let pairs: Vec<_> = pairs.collect::<BTreeSet<_>>().into_iter().collect();
-    (!pairs.is_empty()).then(|| vec![param(ns), column(&pairs, |pair| pair.0), column(&pairs, |pair| pair.1)])
 }
 
 /// Loads rows by their keys, in the order in which every transaction takes its locks.

@@ -7,19 +7,20 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use futures_util::future::{OptionFuture, join, join_all};
+use statehold_core::call::{Claim, Claimed};
 use statehold_core::model::TaskId;
 use statehold_core::plan::Context;
 use statehold_core::wake::Mark;
 use statehold_core::{Error, ErrorKind};
 use tokio::task::yield_now;
 use tokio::time::{Instant, sleep};
-use tokio_postgres::Client;
+use tokio_postgres::{Client, Row};
 
 use crate::absent::Luck;
 use crate::claims;
 use crate::clock::ServerClock;
 use crate::config::Config;
-use crate::connection::{BY_KEY, Connection, connect, sql};
+use crate::connection::{BY_KEY, Call, Connection, connect, sql};
 use crate::deciding::{Learned, first_needs, foresee, gather, learn_members, plan_all};
 use crate::error::Trouble;
 use crate::inbox::Inbox;
@@ -28,6 +29,7 @@ use crate::known::{Caution, Known};
 use crate::namespaces::{Era, Namespaces};
 use crate::rows::read_first;
 use crate::streams::{Horizon, Withheld};
+use crate::strokes::{Stroke, Strokes};
 use crate::transaction::{Scene, Transaction};
 use crate::values::Cells;
 use crate::wakes::Wakes;
@@ -35,8 +37,11 @@ use crate::wakes::Wakes;
 /// How often a group tries together before each request of it has better luck in a smaller one.
 const TRIES: u32 = 3;
 
-/// How long one request is tried again and again while others are in its way or the server is away.
+/// How long one request is tried again and again while others are in its way.
 const PATIENCE: Duration = Duration::from_secs(20);
+
+/// How long requests wait for a server that cannot be reached. Once it has been away for so long, they fail at once.
+const OUTAGE: Duration = Duration::from_secs(3);
 
 /// How long events are waited for that an older transaction holds back. Everyone else waits meanwhile, so it is short.
 const OLDER: Duration = Duration::from_millis(300);
@@ -58,8 +63,8 @@ impl Writer {
         wakes: Wakes,
     ) -> Self {
         let inbox = Inbox::new(config.writers);
-        let (known, caution, luck) = Default::default();
-        let desk = Arc::new(Desk { config, namespaces, wakes, clock, inbox, known, caution, luck });
+        let (known, caution, luck, away) = Default::default();
+        let desk = Arc::new(Desk { config, namespaces, wakes, clock, inbox, known, caution, luck, away });
         let mut client = Some(client);
         for number in 0..desk.config.writers {
             let pen = Pen {
@@ -67,6 +72,7 @@ impl Writer {
                 number,
                 client: client.take(),
                 connection: None,
+                strokes: Arc::default(),
                 transactions: 0,
                 statements: 0,
                 replan_at: None,
@@ -98,6 +104,15 @@ pub(crate) struct Desk {
     pub(crate) known: Mutex<Known>,
     caution: Mutex<Caution>,
     pub(crate) luck: Mutex<Luck>,
+    /// Since when the server cannot be reached.
+    away: Mutex<Option<Instant>>,
+}
+
+impl Desk {
+    /// Whether the server has been away for too long to wait for it.
+    fn is_cut_off(&self) -> bool {
+        lock(&self.away).is_some_and(|since| since.elapsed() > OUTAGE)
+    }
 }
 
 /// One who writes, in its task, on a connection of its own. While one waits for the server, another decides.
@@ -107,6 +122,7 @@ struct Pen {
     /// What the store was opened by, until it is used.
     client: Option<Client>,
     connection: Option<Connection>,
+    strokes: Arc<Strokes>,
     /// How many transactions the connection has seen.
     transactions: u64,
     /// How many statements it knew by then, and when plans are to be made anew for those that came since.
@@ -117,13 +133,29 @@ struct Pen {
 /// Why a try came to nothing.
 struct Failure {
     trouble: Trouble,
-    /// The commit was under way, so that nobody knows whether it was done.
-    committing: bool,
+    /// The commit was under way, so that it may have been done.
+    sent: Option<Sent>,
+}
+
+/// What was to be committed.
+struct Sent {
+    /// Tells what became of it, unless those who asked for it can repeat it.
+    stroke: Option<Stroke>,
+    /// Whom it wakes.
+    marks: Vec<Mark>,
+}
+
+/// Requests that were decided here, sent, and not answered.
+enum Unanswered {
+    /// Together.
+    Written(Group, Sent),
+    /// Claims from a queue.
+    Claimed(Group, String, Stroke),
 }
 
 impl From<Trouble> for Failure {
     fn from(trouble: Trouble) -> Self {
-        Self { trouble, committing: false }
+        Self { trouble, sent: None }
     }
 }
 
@@ -137,6 +169,7 @@ impl Pen {
                     self.settle(rest).await;
                 }
             }
+            self.tidy_up().await;
             self.desk.inbox.done(self.number);
             if many {
                 // They are about to ask again, and then go together.
@@ -149,6 +182,7 @@ impl Pen {
     /// that are left.
     async fn write_at_once(&mut self, group: Group) -> Group {
         let (desk, pen, count) = (Arc::clone(&self.desk), self.number, group.len());
+        let strokes = Arc::clone(&self.strokes);
         let Some(namespace) = group.first().map(|job| job.namespace().to_owned()) else { return group };
         let (db, ns) = match self.begin(&namespace).await {
             Ok(begun) => begun,
@@ -159,21 +193,22 @@ impl Pen {
             }
         };
         let scene = Scene::of(db, &desk, &namespace, ns);
-        let era = desk.namespaces.era(&namespace).filter(|_| !db.is_pooled());
+        let era = desk.namespaces.era(&namespace, ns).filter(|_| !db.is_pooled());
         let (claims, group) = if era.is_some() { claims::sort(group) } else { (BTreeMap::new(), group) };
         let dares = era.is_some() && lock(&desk.caution).dares();
         let (transaction, marks, mut sorted) = foresee(group, &scene, &desk, pen, dares);
         let foreseen = take(&mut sorted.foreseen);
+        let stroke = strokes.next_for(&foreseen);
         let (claiming, writing) = era
             .map(|era| {
-                let claiming = claims.into_iter().map(|(queue, jobs)| claim(&scene, queue, jobs, era, &desk));
-                let writing = (!foreseen.is_empty()).then(|| transaction.commit_at_once(era, &desk.known));
-                (join_all(claiming), writing)
+                let claim = |(queue, jobs)| claim(&scene, queue, jobs, (era, strokes.next()), &desk);
+                let write = || transaction.commit_at_once(era, stroke, &desk.known);
+                (join_all(claims.into_iter().map(claim)), (!foreseen.is_empty()).then(write))
             })
             .unzip();
         let (claimed, written) =
             join(OptionFuture::from(claiming), OptionFuture::from(writing.flatten())).await;
-        let mut lost = false;
+        let mut unanswered = Vec::new();
         match written {
             None => {}
             Some(Ok(())) => {
@@ -183,8 +218,7 @@ impl Pen {
                 desk.wakes.wake(marks);
             }
             Some(Err(trouble)) if trouble.is_lost() => {
-                lost = true;
-                fail_all(foreseen, &unknown(trouble));
+                unanswered.push((Unanswered::Written(foreseen, Sent { stroke, marks }), trouble));
             }
             Some(Err(_)) => {
                 // If something was guessed, that is the likelier reason.
@@ -196,21 +230,25 @@ impl Pen {
                 sorted.rest.extend(foreseen);
             }
         }
+        let mut short = Group::new();
         for claimed in claimed.into_iter().flatten() {
-            let short = claimed.unwrap_or_else(|(jobs, trouble)| {
-                lost |= trouble.is_lost();
-                if lost {
-                    fail_all(jobs, &unknown(trouble));
-                    return Group::new();
+            match claimed {
+                Err(Unclaimed { jobs, queue, stroke, trouble }) if trouble.is_lost() => {
+                    unanswered.push((Unanswered::Claimed(jobs, queue, stroke), trouble));
                 }
-                jobs
-            });
-            for job in short {
-                sorted.look_around(job, &desk.inbox, pen, &namespace);
+                Ok(jobs) | Err(Unclaimed { jobs, .. }) => short.extend(jobs),
             }
         }
-        if lost {
+        for (unanswered, trouble) in unanswered {
             self.connection = None;
+            short.extend(self.find_out(unanswered, trouble, &namespace).await);
+        }
+        for job in short {
+            if job.looks_around() {
+                sorted.look_around(job, &desk.inbox, pen, &namespace);
+            } else {
+                sorted.rest.push(job);
+            }
         }
         if !sorted.aside.is_empty() {
             desk.inbox.put_aside(sorted.aside, count);
@@ -224,7 +262,7 @@ impl Pen {
         while let Some(mut group) = waiting.pop() {
             match self.commit(&mut group).await {
                 Ok(()) => group.into_iter().for_each(Job::answer),
-                Err(failure) if failure.committing && failure.trouble.is_lost() => {
+                Err(failure) if failure.sent.is_some() && failure.trouble.is_lost() => {
                     fail_all(group, &unknown(failure.trouble));
                 }
                 Err(failure) if group.len() == 1 || failure.trouble.is_lost() => {
@@ -243,7 +281,7 @@ impl Pen {
         let began = Instant::now();
         let (mut tries, mut learned) = (0, Learned::default());
         loop {
-            let failure = match self.attempt(group, &mut learned, began.elapsed() < OLDER, tries).await {
+            let mut failure = match self.attempt(group, &mut learned, began.elapsed() < OLDER, tries).await {
                 Ok(marks) => {
                     self.desk.wakes.wake(marks);
                     return Ok(());
@@ -254,12 +292,24 @@ impl Pen {
             let lost = failure.trouble.is_lost();
             if lost {
                 self.connection = None;
+                if let Some(Sent { stroke: Some(stroke), marks }) = &mut failure.sent {
+                    let namespace = group.first().map(|job| job.namespace().to_owned()).unwrap_or_default();
+                    match self.fate(*stroke, &namespace).await {
+                        Ok(None) => failure.sent = None,
+                        Ok(Some(_)) => {
+                            self.desk.wakes.wake(take(marks));
+                            return Ok(());
+                        }
+                        Err(_) => return Err(failure),
+                    }
+                }
             } else if let Some(connection) = &self.connection
                 && connection.run(sql!("rollback"), Vec::new()).await.is_err()
             {
                 self.connection = None;
             }
-            let again = (lost && !failure.committing) || failure.trouble.is_race();
+            let again =
+                (lost && failure.sent.is_none() && !self.desk.is_cut_off()) || failure.trouble.is_race();
             let alone = group.len() == 1 || lost;
             if !again || began.elapsed() > PATIENCE || (tries >= TRIES && !alone) {
                 return Err(failure);
@@ -268,10 +318,100 @@ impl Pen {
         }
     }
 
+    /// Finds out what became of what was not answered, and answers it if it was done; gives back what came to nothing.
+    async fn find_out(&mut self, unanswered: Unanswered, trouble: Trouble, namespace: &str) -> Group {
+        match unanswered {
+            Unanswered::Written(jobs, Sent { stroke: Some(stroke), marks }) => {
+                match self.fate(stroke, namespace).await {
+                    Ok(None) => return jobs,
+                    Ok(Some(_)) => {
+                        jobs.into_iter().for_each(Job::answer);
+                        self.desk.wakes.wake(marks);
+                    }
+                    Err(_) => fail_all(jobs, &unknown(trouble)),
+                }
+            }
+            Unanswered::Written(jobs, Sent { stroke: None, .. }) => fail_all(jobs, &unknown(trouble)),
+            Unanswered::Claimed(jobs, queue, stroke) => {
+                let claim = |job: Box<dyn Job>| Some((job.claim()?.clone(), job));
+                let (claims, jobs): (Vec<_>, Group) = jobs.into_iter().filter_map(claim).unzip();
+                match self.given(&claims, &queue, stroke, namespace).await {
+                    Ok(None) => return jobs,
+                    Ok(Some(given)) => return give(jobs, given),
+                    Err(_) => fail_all(jobs, &unknown(trouble)),
+                }
+            }
+        }
+        Group::new()
+    }
+
+    /// What claims from a queue got, if that was committed.
+    async fn given(
+        &mut self,
+        claims: &[Claim],
+        queue: &str,
+        stroke: Stroke,
+        namespace: &str,
+    ) -> crate::error::Result<Option<Vec<Claimed>>> {
+        let Some(ord) = self.fate(stroke, namespace).await? else { return Ok(None) };
+        let ask = |ns| vec![claims::ask_what_was_given(ns, queue, claims, ord)];
+        let found = self.ask(namespace, ask).await?;
+        claims::share_out(claims, found.first().map(Vec::as_slice).unwrap_or_default()).map(Some)
+    }
+
+    /// By which transaction a stroke was committed; none if it was not, and never will be.
+    async fn fate(&mut self, stroke: Stroke, namespace: &str) -> crate::error::Result<Option<i64>> {
+        Stroke::fate(&self.ask(namespace, |_| stroke.ask()).await?)
+    }
+
+    /// Asks for what is there in any case, again if the connection is lost over it.
+    async fn ask(
+        &mut self,
+        namespace: &str,
+        calls: impl Fn(i64) -> Vec<Call>,
+    ) -> crate::error::Result<Vec<Vec<Row>>> {
+        let (began, mut tries) = (Instant::now(), 0);
+        loop {
+            let asked = match self.begin(namespace).await {
+                Ok((db, ns)) => db.query_all(&calls(ns)).await,
+                Err(trouble) => Err(trouble),
+            };
+            let trouble = match asked {
+                Ok(answers) => return Ok(answers),
+                Err(trouble) => trouble,
+            };
+            let lost = trouble.is_lost();
+            if lost {
+                self.connection = None;
+            }
+            if !(lost || trouble.is_race()) || self.desk.is_cut_off() || began.elapsed() > PATIENCE {
+                return Err(trouble);
+            }
+            tries += 1;
+            sleep(pause(tries, lost)).await;
+        }
+    }
+
+    /// Removes what tells of strokes that nobody asks about any more.
+    async fn tidy_up(&mut self) {
+        let remains = self.strokes.remains();
+        if let Some(db) = self.connection.as_ref().filter(|_| !remains.is_empty()) {
+            // What stays is removed with the rest of its time.
+            let _ = db.run_all(&remains).await;
+        }
+    }
+
     /// The connection, made anew if it was lost and with plans made anew if it is time, and the number of a namespace.
     async fn begin(&mut self, namespace: &str) -> crate::error::Result<(&Connection, i64)> {
         if self.connection.as_ref().is_none_or(Connection::is_closed) {
-            self.connection = Some(self.connect().await?);
+            let connected = self.connect().await;
+            let mut away = lock(&self.desk.away);
+            match &connected {
+                Ok(_) => *away = None,
+                Err(_) => drop(away.get_or_insert_with(Instant::now)),
+            }
+            drop(away);
+            self.connection = Some(connected?);
             (self.transactions, self.statements, self.replan_at) = (0, 0, None);
             // Another server may have taken over, with fewer transactions and the same numbers.
             lock(&self.desk.known).begin_anew();
@@ -310,7 +450,7 @@ impl Pen {
         patient: bool,
         tries: u32,
     ) -> std::result::Result<Vec<Mark>, Failure> {
-        let desk = Arc::clone(&self.desk);
+        let (desk, strokes) = (Arc::clone(&self.desk), Arc::clone(&self.strokes));
         let namespace = group.first().map(|job| job.namespace().to_owned()).unwrap_or_default();
         let (db, ns) = self.begin(&namespace).await?;
         // Those who read what only the store knows may have been kept from it by others who have nothing to do with it.
@@ -338,10 +478,17 @@ impl Pen {
             return Err(Trouble::Again.into());
         }
         let number = transaction.number().await?;
-        let committed = transaction.commit(number, &desk.known).await;
-        let era = committed.map_err(|trouble| Failure { trouble, committing: true })?;
-        desk.namespaces.note(&namespace, number, era);
-        Ok(marks)
+        let stroke = if transaction.writes() { strokes.next_for(group) } else { None };
+        match transaction.commit(number, stroke, &desk.known).await {
+            Ok(era) => {
+                desk.namespaces.note(&namespace, number, era);
+                Ok(marks)
+            }
+            Err(trouble) => {
+                let sent = transaction.writes().then_some(Sent { stroke, marks });
+                Err(Failure { trouble, sent })
+            }
+        }
     }
 }
 
@@ -367,22 +514,37 @@ pub(crate) fn lock<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
     shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// Claims from a queue that came to nothing, as far as is known.
+struct Unclaimed {
+    jobs: Group,
+    queue: String,
+    stroke: Stroke,
+    trouble: Trouble,
+}
+
 /// Lets claims from one queue take what is there; answers those who got something, and gives back the others.
 async fn claim(
     scene: &Scene<'_>,
     queue: String,
     jobs: Group,
-    era: Era,
+    (era, stroke): (Era, Stroke),
     desk: &Desk,
-) -> std::result::Result<Group, (Group, Trouble)> {
+) -> std::result::Result<Group, Unclaimed> {
     let claims: Vec<_> = jobs.iter().filter_map(|job| job.claim()).collect();
     if claims.len() < jobs.len() {
         return Ok(jobs);
     }
-    let (given, marks) = match claims::claim(scene, &queue, &claims, era, &desk.known).await {
-        Ok(given) => given,
-        Err(trouble) => return Err((jobs, trouble)),
-    };
+    match claims::claim(scene, &queue, &claims, (era, stroke), &desk.known).await {
+        Ok((given, marks)) => {
+            desk.wakes.wake(marks);
+            Ok(give(jobs, given))
+        }
+        Err(trouble) => Err(Unclaimed { jobs, queue, stroke, trouble }),
+    }
+}
+
+/// Answers claims that got something; gives back the others.
+fn give(jobs: Group, given: Vec<Claimed>) -> Group {
     let mut short = Group::new();
     for (job, claimed) in jobs.into_iter().zip(given) {
         if claimed.tasks.is_empty() {
@@ -391,8 +553,7 @@ async fn claim(
             job.give(claimed);
         }
     }
-    desk.wakes.wake(marks);
-    Ok(short)
+    short
 }
 
 /// Requests of one namespace share a transaction, in the order in which they came.

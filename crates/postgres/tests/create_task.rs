@@ -10,9 +10,9 @@ use libtest_mimic::{Arguments, Trial};
 use serde_json::{Value, json};
 use statehold_conformance::postgres;
 use statehold_core::call::Claim;
-use statehold_core::command::{Created, TaskComplete, TaskCreate};
+use statehold_core::command::{Created, TaskCancel, TaskComplete, TaskCreate, TaskPurge};
 use statehold_core::model::TaskId;
-use statehold_core::query::{CategoryFrom, CategoryRead};
+use statehold_core::query::{CategoryFrom, CategoryRead, TaskList};
 use statehold_core::wake::Topic;
 use statehold_core::{Backend, Batch, Json, Result, Status};
 use statehold_postgres::{Config, Postgres};
@@ -28,6 +28,8 @@ fn main() -> ExitCode {
     postgres::with_server(|| {
         let trials = vec![
             test("a_task_made_in_sql_is_as_one_made_by_the_library", equal),
+            test("tasks_are_listed_as_they_were_made_and_leave_no_place_behind", places),
+            test("a_caller_needs_no_more_rights_than_are_documented", rights),
             test("a_rollback_leaves_nothing", rollback),
             test("an_idempotency_key_joins_sql_and_library", keys),
             test("a_task_made_in_sql_wakes_who_waits", wakes),
@@ -74,6 +76,9 @@ async fn made(client: &Client, arguments: &str) -> std::result::Result<TaskId, t
 async fn stored(client: &Client, id: TaskId) -> (Value, Vec<Value>) {
     let row = "SELECT to_jsonb(t)::text FROM tasks t WHERE id = $1";
     let row: String = client.query_one(row, &[&id.0]).await.expect("its row").get(0);
+    let listed = "SELECT count(*) FROM task_ages a JOIN tasks t USING (ns, created_at, id) WHERE id = $1";
+    let listed: i64 = client.query_one(listed, &[&id.0]).await.expect("its place").get(0);
+    assert_eq!(listed, 1, "it has a place in the order of creation, whoever made it");
     let events = "SELECT to_jsonb(e)::text FROM events e WHERE stream = 'task/' || $1::text ORDER BY seq";
     let events = client.query(events, &[&id.to_string()]).await.expect("its events");
     let parse = |text: &str| serde_json::from_str(text).expect("JSON");
@@ -94,8 +99,10 @@ fn alike((mut row, mut events): (Value, Vec<Value>), id: TaskId, runs_at_once: b
         assert_eq!(row["run_at"], made_at);
         row["run_at"] = Value::Null;
     }
-    for field in ["id", "root", "created_at", "updated_at", "oldest_at", "ord", "request", "idempotency_key"]
-    {
+    // Who put it in its place, the maker or a trigger, is no part of it.
+    let own =
+        ["id", "root", "created_at", "updated_at", "oldest_at", "ord", "request", "idempotency_key", "aged"];
+    for field in own {
         row[field] = Value::Null;
     }
     for event in &mut events {
@@ -156,6 +163,50 @@ async fn equal() {
             read[1].as_ref().map(|task| (&task.input, &task.backoff, task.status))
         );
     }
+}
+
+async fn places() {
+    let (_, store, client) = open().await;
+    let mut ids = Vec::new();
+    for _ in 0..3 {
+        ids.push(made(&client, "'sql'").await.expect("made"));
+        ids.push(create(&store, TaskCreate::new("library")).await.expect("created").task.id);
+    }
+    let listed = async |descending: bool| {
+        let list = TaskList { descending, limit: 50, ..TaskList::default() };
+        let page = store.task_list("n", &list).await.expect("listed");
+        page.items.into_iter().map(|task| task.id).collect::<Vec<_>>()
+    };
+    assert_eq!(listed(false).await, ids);
+    ids.reverse();
+    assert_eq!(listed(true).await, ids);
+    for id in ids {
+        let cancel = Batch::of("n", TaskCancel { id, force: false, children: false }).0;
+        store.apply(cancel.prepare().expect("good")).await.expect("cancelled");
+        let purge = Batch::of("n", TaskPurge { id }).0;
+        store.apply(purge.prepare().expect("good")).await.expect("purged");
+    }
+    assert_eq!(listed(false).await, []);
+    let left: i64 = client.query_one("SELECT count(*) FROM task_ages", &[]).await.expect("counted").get(0);
+    assert_eq!(left, 0);
+}
+
+async fn rights() {
+    let (config, store, client) = open().await;
+    let schema = &config.schema;
+    let role = format!("caller_of_{schema}");
+    let grants = format!(
+        "CREATE ROLE {role}; GRANT USAGE ON SCHEMA {schema} TO {role}; GRANT USAGE ON SEQUENCE event_numbers TO {role};
+         GRANT SELECT, INSERT, UPDATE ON namespaces, tasks TO {role}; GRANT INSERT ON events TO {role};
+         SET ROLE {role}; CREATE TEMP TABLE task_ages (ns bigint, created_at timestamptz, id uuid)"
+    );
+    client.batch_execute(&grants).await.expect("granted");
+    let id = made(&client, "'sql'").await.expect("made");
+    let theirs: i64 =
+        client.query_one("SELECT count(*) FROM pg_temp.task_ages", &[]).await.expect("counted").get(0);
+    assert_eq!(theirs, 0, "nobody's own table is taken for the one of the schema");
+    let page = store.task_list("n", &TaskList { limit: 50, ..TaskList::default() }).await.expect("listed");
+    assert_eq!(page.items.into_iter().map(|task| task.id).collect::<Vec<_>>(), [id]);
 }
 
 async fn rollback() {

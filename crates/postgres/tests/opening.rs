@@ -146,7 +146,7 @@ async fn every_statement_can_be_prepared() {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/sql");
     let part =
         |name: &str| std::fs::read_to_string(format!("{folder}/{name}.sql")).expect("a part of others");
-    let parts = ["task_columns", "entered"].map(|name| (name, part(name)));
+    let parts = ["task_columns", "entered", "claim_asked"].map(|name| (name, part(name)));
     let mut count = 0;
     for file in std::fs::read_dir(folder).expect("the statements") {
         let path = file.expect("a file").path();
@@ -154,7 +154,8 @@ async fn every_statement_can_be_prepared() {
             continue;
         }
         let sql = std::fs::read_to_string(&path).expect("its text");
-        let sql = sql.replace("{task}", &parts[0].1).replace("{entered}", &parts[1].1);
+        let [task, entered, asked] = parts.each_ref().map(|(_, part)| part);
+        let sql = sql.replace("{task}", task).replace("{entered}", entered).replace("{asked}", asked);
         let prepared = client.prepare(&sql).await;
         prepared.unwrap_or_else(|error| panic!("{}: {error:?}", path.display()));
         count += 1;

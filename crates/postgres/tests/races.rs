@@ -37,6 +37,7 @@ fn main() -> ExitCode {
             test("what_was_acknowledged_survives_lost_connections", lost_connections),
             test("each_task_goes_to_one_of_several_processes", claims),
             test("what_another_process_changed_is_not_decided_from_memory", memories),
+            test("a_namespace_is_not_written_to_before_its_number_is_known", new_namespaces),
         ];
         libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
     })
@@ -75,6 +76,32 @@ async fn admin() -> Client {
     let (client, connection) = tokio_postgres::connect(&postgres::url(), NoTls).await.expect("connected");
     tokio::spawn(connection);
     client
+}
+
+/// Callers come to many namespaces that are not there yet, so that some look for a number while others make it.
+async fn new_namespaces() {
+    let (_, stores) = several(1).await;
+    for round in 0..150 {
+        let call = |caller: usize| {
+            let (store, namespace) = (stores[0].clone(), format!("new-{round}-{}", caller % 10));
+            tokio::spawn(async move {
+                let (batch, _) = Batch::of(&namespace, TaskCreate::new("k"));
+                store.apply(batch.prepare()?).await
+            })
+        };
+        for caller in (0..200).map(call).collect::<Vec<_>>() {
+            caller.await.expect("it ends").expect("created");
+        }
+        for namespace in 0..10 {
+            let counts =
+                stores[0].task_count(&format!("new-{round}-{namespace}"), None).await.expect("counted");
+            assert_eq!(
+                counts.counts.get(&Status::Pending),
+                Some(&20),
+                "round {round}, namespace {namespace}"
+            );
+        }
+    }
 }
 
 /// Two tasks complete in two processes while a third process makes a task that depends on both.

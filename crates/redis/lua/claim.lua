@@ -1,12 +1,12 @@
 -- Starts the first ready tasks of queues, for several claims one after the other. It decides nothing but who comes first:
 -- what is due is handled before, and what is more than a plain start is planned.
--- keys: last, index
--- args: tag, the time in microseconds or "" for the server's, microseconds to add to that, channel for the wakes, the channel
+-- keys: last, index, where the caller leaves word if it does
+-- args: the stroke or "", tag, the time in microseconds or "" for the server's, microseconds to add to that, channel for the wakes, the channel
 --   of the caller alone or "", how the message begins, the version of what is written, who claims (as in reservations), then
 --   how many queues, each with: name, its row while it is not paused
 --   how many claims, each with: owner, the owner as JSON, how many at most, lease in microseconds or "", key or "", up to
 --     when what is due was handled in microseconds or "", how many queues, their numbers
--- answers: the server's time, the time, and for each claim one of
+-- answers: nothing if it is not to be done any more; the server's time, the time, and for each claim one of
 --   "got" and the rows, in order, as they were before the start
 --   "none" and the first timer and lease of each queue that are to come, as in the index
 --   "due": something in these queues is
@@ -54,8 +54,8 @@ local function is_reserved(reservations, id, me, now)
 end
 
 local function claim(keys, args)
-  local call, last_key, index, tag = redis.call, keys[1], keys[2], args[1]
-  local counts, reservations, version, me, arg = tag .. 'N', tag .. 'R', args[7], args[8], 8
+  local call, last_key, index, stroke, tag = redis.call, keys[1], keys[2], args[1], args[2]
+  local counts, reservations, version, me, arg = tag .. 'N', tag .. 'R', args[8], args[9], 9
   local function next_arg()
     arg = arg + 1
     return args[arg]
@@ -69,7 +69,10 @@ local function claim(keys, args)
   if asked < server then
     asked = server
   end
-  local now = args[2] ~= '' and tonumber(args[2]) or asked + tonumber(args[3])
+  if stroke ~= '' and is_given_up(stroke, known, server) then
+    return false
+  end
+  local now = args[3] ~= '' and tonumber(args[3]) or asked + tonumber(args[4])
   local now_text, soon = string.format('%.0f', now), stamp(now + 1)
   local crowded = call('EXISTS', reservations) == 1
 
@@ -255,9 +258,16 @@ local function claim(keys, args)
       call('HINCRBY', counts, queue.start .. 'running', queue.taken)
     end
   end
-  call('SET', last_key, struct.pack(LAST, asked, high, low))
-  if not is_alone(args[4], args[5]) then
-    call('PUBLISH', args[4], args[6] .. table.concat(started))
+  local fresh = struct.pack(LAST, asked, high, low)
+  if known and #known > LAST_LENGTH then
+    fresh = fresh .. given_up(known, server)
+  end
+  call('SET', last_key, fresh)
+  if stroke ~= '' then
+    leave_word(keys[3], stroke, struct.pack('>I8', now) .. table.concat(started))
+  end
+  if not is_alone(args[5], args[6]) then
+    call('PUBLISH', args[5], args[7] .. table.concat(started))
   end
   return { server, now, answers }
 end

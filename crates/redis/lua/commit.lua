@@ -1,8 +1,8 @@
 -- Writes what plans leave, if everything that they read is still as they read it. Nothing is written before all of it is
 -- checked, since nothing is taken back. Arguments are laid out as commands take them, so that most are passed on as they are:
 -- what is made anew here costs more than what it is for.
--- keys: last, index
--- args: tag, channel and message for the wakes, the channel of the caller alone or "", numbers as in HEAD, then the parts:
+-- keys: last, index, where the caller leaves word if it does
+-- args: the stroke or "", tag, channel and message for the wakes, the channel of the caller alone or "", numbers as in HEAD, then the parts:
 --   rows absent:    key
 --   rows read:      key, version
 --   ranges read:    min, max, limit, members
@@ -41,10 +41,6 @@ local function clear(index, tag, min, max, places_min, places_max)
   in_parts('ZREM', members, index)
   in_parts('ZREM', redis.call('ZRANGEBYLEX', index, places_min, places_max), index)
 end
-
--- The last time and the last position of a namespace, in one string. Positions count up to 2^64, further than a number of
--- Lua, so they are kept in two halves.
-local LAST = '>I8I4I4'
 
 local function next_position(high, low)
   if low == 4294967295 then
@@ -124,12 +120,12 @@ end
 -- The time in microseconds from which the plans no longer hold (0: never), the time that they went by, 1 if that was a
 -- guess, the position above which to go on in two halves, and how many items each of the parts has but the last.
 local HEAD = '>I8I8BI4I4I4I4I4I4I4I4I4I4I4I4I4I4I4I4I4'
-local FIRST_PART = 6
+local FIRST_PART = 7
 
 local function commit(keys, args)
-  local call, last_key, index, tag = redis.call, keys[1], keys[2], args[1]
+  local call, last_key, index, stroke, tag = redis.call, keys[1], keys[2], args[1], args[2]
   local limit, asked, guessed, high_least, low_least, absent, read, ranges, trims, cleared, gone, put, expiring, members_gone,
-    counted, fields, events, placed, trimmed, reserved = struct.unpack(HEAD, args[5])
+    counted, fields, events, placed, trimmed, reserved = struct.unpack(HEAD, args[6])
 
   local time, known = call('TIME'), call('GET', last_key)
   local now, last, high, low = time[1] * 1000000 + time[2], 0, 0, 0
@@ -142,6 +138,9 @@ local function commit(keys, args)
 
   if (limit > 0 and now >= limit) or (guessed == 1 and (asked > now or asked + 1000000 < last)) then
     return answer('time', '0')
+  end
+  if stroke ~= '' and is_given_up(stroke, known, now) then
+    return answer('late', '0')
   end
   local at = FIRST_PART
   for i = at, at + absent - 1, 1000 do
@@ -218,8 +217,14 @@ local function commit(keys, args)
   end
   pass_on('ZADD', args, members, places, index)
   local fresh = struct.pack(LAST, math.max(asked, last), high, low)
+  if known and #known > LAST_LENGTH then
+    fresh = fresh .. given_up(known, now)
+  end
   if fresh ~= known then
     call('SET', last_key, fresh)
+  end
+  if stroke ~= '' then
+    leave_word(keys[3], stroke, '')
   end
   for _ = 1, placed do
     call('ZADD', index, '0', args[at + 1])
@@ -231,9 +236,9 @@ local function commit(keys, args)
     at = at + 4
   end
   pass_on('HDEL', args, at, at + reserved - 1, tag .. 'R')
-  local alone = args[3] ~= '' and is_alone(args[2], args[4])
-  if args[3] ~= '' and not alone then
-    call('PUBLISH', args[2], args[3])
+  local alone = args[4] ~= '' and is_alone(args[3], args[5])
+  if args[4] ~= '' and not alone then
+    call('PUBLISH', args[3], args[4])
   end
-  return answer(known and 'ok' or 'first', alone and '1' or '0')
+  return answer(last > 0 and 'ok' or 'first', alone and '1' or '0')
 end

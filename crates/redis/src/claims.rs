@@ -2,14 +2,14 @@
 //! Nothing is read before, so nothing is lost to other processes. It leaves to plans what is more than a plain start: what is
 //! due is handled before, and where a queue is paused or a task has an exclusive key, the whole claim is planned.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use futures_util::FutureExt as _;
 use redis::{Cmd, Value};
 use statehold_core::call::{Claim, Claimed};
-use statehold_core::model::TaskId;
+use statehold_core::model::{Task, TaskId};
 use statehold_core::plan::{Effects, Ready, Starter, start_topics};
 use statehold_core::row::{Change, PollerKey, QueueRow, TaskRow};
 use statehold_core::wake::Mark;
@@ -18,11 +18,14 @@ use tokio::sync::oneshot;
 use tokio::task::yield_now;
 use tokio::time::{Instant, sleep};
 
-use crate::error::{odd, unknown};
+use crate::connection::Connection;
+use crate::error::{Trouble, odd, unknown};
 use crate::lanes::{Flights, Seats};
 use crate::memory::Memory;
 use crate::rows::{Table as _, Version, read, tail};
+use crate::snapshot::read_id;
 use crate::space::{Bytes, Space};
+use crate::strokes::{self, Stroke, insist};
 use crate::writer::{Desk, OUTAGE, pause};
 
 /// How many calls of a namespace are on their way at most.
@@ -56,6 +59,7 @@ pub(crate) struct Lane {
     namespace: String,
     space: Space,
     memory: Arc<Mutex<Memory>>,
+    db: Connection,
     /// How many claims are on their way.
     aloft: AtomicUsize,
 }
@@ -76,6 +80,9 @@ pub(crate) async fn run(lane: Lane, seats: Seats<Waiting>) {
         // Whoever has left takes nothing.
         jobs.retain(|job| !job.reply.is_closed());
         let idle = jobs.is_empty();
+        if jobs.len() + flights.len() > 1 {
+            lane.db.note_many();
+        }
         // Claims that come again as soon as they are answered are spread over the calls, so that the server is never idle.
         let share = (jobs.len() + lane.aloft.load(Ordering::Relaxed)).div_ceil(FLIGHTS);
         for group in groups(jobs, share.max(LEAST)) {
@@ -132,6 +139,7 @@ impl Lane {
         Self {
             space: Space::new(&desk.prefix, namespace),
             memory: desk.memory(namespace),
+            db: desk.db.of_a_lane(),
             desk: Arc::clone(desk),
             namespace: namespace.to_owned(),
             aloft: AtomicUsize::new(0),
@@ -141,14 +149,10 @@ impl Lane {
     /// Sends claims and answers them, however many they are.
     async fn fly(&self, group: Vec<Waiting>) -> usize {
         let many = group.len();
-        let version = self.desk.versions.next();
         self.aloft.fetch_add(many, Ordering::Relaxed);
-        let said = match self.call(&group, &version) {
-            Ok(call) => self.send(&call).await,
-            Err(trouble) => Err(trouble),
-        };
+        let said = self.ask(&group).await;
         self.aloft.fetch_sub(many, Ordering::Relaxed);
-        match said.and_then(|said| self.read(said, &group, &version)) {
+        match said {
             Ok(said) if said.len() == many => {
                 for (job, said) in group.into_iter().zip(said) {
                     let _ = job.reply.send(Ok(said));
@@ -161,11 +165,11 @@ impl Lane {
         many
     }
 
-    /// Sends a call, again as long as the server refuses for now.
-    async fn send(&self, call: &Cmd) -> crate::error::Result<Value> {
+    /// Sends claims, again as long as the server refuses for now, or was lost before it did them.
+    async fn ask(&self, group: &[Waiting]) -> crate::error::Result<Vec<Said>> {
         let (began, mut tries) = (Instant::now(), 0);
         loop {
-            match self.desk.db.call(call).await {
+            match self.ask_once(group).await {
                 Err(trouble) if trouble.is_passing() && began.elapsed() < OUTAGE => tries += 1,
                 said => return said,
             }
@@ -173,10 +177,62 @@ impl Lane {
         }
     }
 
-    fn call(&self, group: &[Waiting], version: &Version) -> crate::error::Result<Cmd> {
+    async fn ask_once(&self, group: &[Waiting]) -> crate::error::Result<Vec<Said>> {
+        let (desk, version) = (&self.desk, self.desk.strokes.version());
+        let repeatable = group.iter().all(|job| job.claim.key.is_some());
+        let stroke =
+            (!repeatable).then(|| desk.strokes.stroke(&desk.db, &self.space, &self.namespace, version));
+        let call = self.call(group, &version, stroke.as_ref())?;
+        let said = self.db.call(&call).await;
+        let Some(stroke) = stroke else { return self.read(said?, group, &version) };
+        match said {
+            Err(trouble) if trouble.is_lost() => {
+                let left = stroke.learn(&self.db, &self.space, trouble).await?;
+                self.look_up(group, &left.ok_or(Trouble::Undone)?).await
+            }
+            // The clock of this machine was set: what was sent was too late from the beginning.
+            Ok(Value::Nil) => {
+                stroke.end(false);
+                desk.db.time().await?;
+                Err(Trouble::Undone)
+            }
+            said => {
+                let said = said.and_then(|said| self.read(said, group, &version));
+                let got = |said: &Said| matches!(said, Said::Claimed(claimed) if !claimed.tasks.is_empty());
+                stroke.end(said.as_ref().is_ok_and(|said| said.iter().any(got)));
+                said
+            }
+        }
+    }
+
+    /// What claims got by a call whose answer was lost, as far as they still hold it. Those that got nothing ask again.
+    async fn look_up(&self, group: &[Waiting], left: &[u8]) -> crate::error::Result<Vec<Said>> {
+        let (at, ids) = left.split_first_chunk().ok_or_else(|| odd("what was claimed"))?;
+        let at = Timestamp::from_micros(i64::from_be_bytes(*at));
+        let ids = ids.chunks(16).filter_map(read_id);
+        let names: Vec<_> = ids.map(|id| self.space.key(&tail::<TaskRow>(&id))).collect();
+        let mut call = redis::cmd("MGET");
+        call.arg(&names);
+        let said = insist(&self.db, &call).await?;
+        let rows: Vec<Option<Bytes>> = redis::from_redis_value(said).map_err(|_| odd("rows"))?;
+        let rows = rows.iter().flatten().map(|stored| read::<TaskRow>(stored));
+        let mut tasks: Vec<_> =
+            rows.map(|row| row.map(|row| row.task)).collect::<crate::error::Result<_>>()?;
+        // What it did is not remembered.
+        self.memory.lock().unwrap_or_else(PoisonError::into_inner).forget_after(&BTreeSet::new());
+        self.desk.wakes.hub.wake_all();
+        Ok(group.iter().map(|job| share(&mut tasks, &job.claim, at)).collect())
+    }
+
+    fn call(
+        &self,
+        group: &[Waiting],
+        version: &Version,
+        stroke: Option<&Stroke>,
+    ) -> crate::error::Result<Cmd> {
         let (desk, space, clock) = (&*self.desk, &self.space, &self.desk.clock);
         let mut call = desk.db.function("claim");
-        call.arg(b"2").arg(space.last()).arg(space.index());
+        strokes::begin(&mut call, space, stroke);
         call.arg(space.tag());
         let shift = clock.from_store(Timestamp::default()).as_micros();
         let [now, shift] = if clock.is_manual() {
@@ -282,6 +338,21 @@ fn take(
         effects.tasks.push(Change { key: row.task.id, before: None, after: Some(Arc::new(row)) });
     }
     Ok(Claimed { tasks, next_at: None })
+}
+
+/// What one of several claims got at a time. Among claims of one owner it does not matter who gets what.
+fn share(tasks: &mut Vec<Task>, claim: &Claim, at: Timestamp) -> Said {
+    let is_its = |task: &Task| {
+        task.lease.as_ref().is_some_and(|lease| lease.owner == claim.owner && lease.started_at == at)
+    };
+    let mut left = claim.limit as usize;
+    let (its, others) = std::mem::take(tasks).into_iter().partition::<Vec<_>, _>(|task| {
+        let takes = left > 0 && is_its(task);
+        left -= usize::from(takes);
+        takes
+    });
+    *tasks = others;
+    if its.is_empty() { Said::Due } else { Said::Claimed(Claimed { tasks: its, next_at: None }) }
 }
 
 fn nothing(next_at: Option<Timestamp>) -> Claimed {

@@ -16,6 +16,7 @@ use crate::error::{Result, Trouble, odd};
 use crate::rows::{Changes, Table, Version, tail};
 use crate::snapshot::{SeenRange, Snapshot};
 use crate::space::{Bytes, Range, Space};
+use crate::strokes::{self, Stroke};
 use crate::wakes::Wakes;
 use crate::{groups, streams, tasks};
 
@@ -258,14 +259,19 @@ pub(crate) struct Wake<'a> {
 
 /// The call that checks everything that was read and writes. There is none if nothing is left to write and everything was
 /// read at one instant.
-pub(crate) fn call(snapshot: &Snapshot<'_>, writing: &Writing, wake: &Wake<'_>) -> Option<Cmd> {
+pub(crate) fn call(
+    snapshot: &Snapshot<'_>,
+    writing: &Writing,
+    wake: &Wake<'_>,
+    stroke: Option<&Stroke>,
+) -> Option<Cmd> {
     let idle = writing.is_empty() && snapshot.reserved.is_empty() && snapshot.ghosts.is_empty();
     if idle && snapshot.is_of_one_instant() {
         return None;
     }
     let space = snapshot.scene.space;
     let mut call = snapshot.scene.db.function("commit");
-    call.arg(b"2").arg(space.last()).arg(space.index());
+    strokes::begin(&mut call, space, stroke);
     call.arg(space.tag()).arg(wake.channel).arg(&wake.message).arg(wake.own);
     add_parts(&mut call, snapshot, writing);
     Some(call)
@@ -360,8 +366,29 @@ pub(crate) enum Written {
     Later,
 }
 
-/// Sends the call and reads what it says.
-pub(crate) async fn send(db: &Connection, wakes: &Wakes, call: &Cmd) -> Result<Written> {
+/// Sends the call and reads what it says. If that is lost, asks what became of it.
+pub(crate) async fn send(
+    db: &Connection,
+    wakes: &Wakes,
+    space: &Space,
+    call: &Cmd,
+    stroke: Option<Stroke>,
+) -> Result<Written> {
+    match (send_once(db, wakes, call).await, stroke) {
+        (Err(trouble), Some(stroke)) if trouble.is_lost() => {
+            let left = stroke.learn(db, space, trouble).await?;
+            // Whether there was something in the namespace before was not told.
+            left.map(|_| Written::First).ok_or(Trouble::Undone)
+        }
+        (said, Some(stroke)) => {
+            stroke.end(matches!(said, Ok(Written::Later)));
+            said
+        }
+        (said, None) => said,
+    }
+}
+
+async fn send_once(db: &Connection, wakes: &Wakes, call: &Cmd) -> Result<Written> {
     let said = db.call(call).await?;
     let (word, alone, time) = match &said {
         Value::BulkString(said) => read_answer(said),

@@ -1,4 +1,5 @@
-//! The connection: one for all callers, which comes back by itself, and the library of functions on the server.
+//! The connection: one for all callers, which comes back by itself, with another for each lane where that is faster; and the
+//! library of functions on the server.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -14,15 +15,17 @@ use tokio::time::sleep;
 
 use crate::config::Config;
 use crate::error::{Result, Trouble, odd};
+use crate::lines::{Lines, Own};
 use crate::space::{Bytes, Space};
 
 /// The functions, one a file, in an order in which each knows those it uses.
-const PARTS: [&str; 8] = [
+const PARTS: [&str; 9] = [
     include_str!("../lua/range.lua"),
     include_str!("../lua/reserve.lua"),
     include_str!("../lua/events.lua"),
     include_str!("../lua/category.lua"),
     include_str!("../lua/since.lua"),
+    include_str!("../lua/strokes.lua"),
     include_str!("../lua/commit.lua"),
     include_str!("../lua/claim.lua"),
     include_str!("../lua/register.lua"),
@@ -38,10 +41,13 @@ const DETOURS: u32 = 40;
 /// How long to wait before that.
 const DETOUR: Duration = Duration::from_millis(50);
 
-/// A connection that everyone shares.
+/// A connection that everyone shares, or that of a lane.
 #[derive(Clone)]
 pub(crate) struct Connection {
     link: Link,
+    lines: Option<Arc<Lines>>,
+    /// What goes before the link, for a lane.
+    own: Option<Arc<Own>>,
     library: Arc<Library>,
     /// How far the server's clock is ahead of this machine's, in microseconds.
     ahead: Arc<AtomicI64>,
@@ -110,13 +116,28 @@ impl Connection {
             .set_max_delay(Duration::from_secs(1));
         let manager = client(config)?.get_connection_manager_with_config(settings).await?;
         let (library, ahead) = (Arc::new(Library::new()), Arc::default());
-        let mut connection = Self { link: Link::Server(manager), library, ahead };
+        let (lines, own) = (Lines::new(config), None);
+        let mut connection = Self { link: Link::Server(manager), lines, own, library, ahead };
         if connection.is_in_a_cluster().await? {
             connection.link = Link::Cluster(cluster(config).await?);
+            connection.lines = None;
         }
         connection.provide().await?;
         connection.time().await?;
         Ok(connection)
+    }
+
+    /// The connection of a lane: what is asked by it comes to the server in order, as long as its line is open. Only those who
+    /// move the lane may use it.
+    pub(crate) fn of_a_lane(&self) -> Self {
+        Self { own: self.lines.as_ref().map(|lines| Arc::new(Own::new(lines))), ..self.clone() }
+    }
+
+    /// Notes that several wait in the lane.
+    pub(crate) fn note_many(&self) {
+        if let Some(own) = &self.own {
+            own.note_many();
+        }
     }
 
     /// Gives the server the functions, unless it has them.
@@ -148,6 +169,11 @@ impl Connection {
     }
 
     async fn send(&self, call: &Cmd) -> Result<Value> {
+        if let Some(own) = &self.own
+            && let Some(said) = own.ask(async |link| call.query_async(link).await).await
+        {
+            return Ok(said?);
+        }
         Ok(match self.link.clone() {
             Link::Server(mut link) => call.query_async(&mut link).await?,
             Link::Cluster(mut link) => call.query_async(&mut link).await?,
@@ -204,6 +230,11 @@ impl Connection {
         pipeline.atomic();
         for call in calls {
             pipeline.add_command(call.clone());
+        }
+        if let Some(own) = &self.own
+            && let Some(said) = own.ask(async |link| pipeline.query_async(link).await).await
+        {
+            return Ok(said?);
         }
         Ok(match self.link.clone() {
             Link::Server(mut link) => pipeline.query_async(&mut link).await?,

@@ -12,6 +12,8 @@ pub(crate) enum Trouble {
     Ours(Error),
     /// What was planned on is no longer so: plan anew.
     Again,
+    /// The answer was lost, and nothing was done.
+    Undone,
 }
 
 /// What a part of the store answers.
@@ -41,13 +43,13 @@ impl Trouble {
             Self::Redis(error) => {
                 matches!(error.kind(), Kind::Io | Kind::Parse | Kind::ClusterConnectionNotFound)
             }
-            Self::Ours(_) | Self::Again => false,
+            Self::Ours(_) | Self::Again | Self::Undone => false,
         }
     }
 
-    /// Whether the server refused for now and did nothing.
+    /// Whether nothing was done, since the server refused for now or was lost before.
     pub(crate) fn is_passing(&self) -> bool {
-        let Self::Redis(error) = self else { return false };
+        let Self::Redis(error) = self else { return matches!(self, Self::Undone) };
         let passing = matches!(
             error.kind(),
             Kind::Server(
@@ -87,6 +89,8 @@ impl Trouble {
             Self::Ours(error) => error,
             Self::Again => Error::unavailable("other processes were faster again and again")
                 .hint("try again; if it lasts, let fewer processes write to the same keys"),
+            Self::Undone => Error::unavailable("the connection was lost again and again; nothing was done")
+                .hint("check that Redis runs and can be reached; it goes on by itself"),
             Self::Redis(problem) => of_redis(&problem).caused_by(problem),
         }
     }
@@ -147,6 +151,6 @@ pub(crate) fn unknown(trouble: Trouble) -> Error {
         Error::new(ErrorKind::Timeout, message).hint("repeat it with the same key: it is then done once");
     match trouble {
         Trouble::Redis(problem) => error.caused_by(problem),
-        Trouble::Ours(_) | Trouble::Again => error,
+        Trouble::Ours(_) | Trouble::Again | Trouble::Undone => error,
     }
 }

@@ -21,6 +21,7 @@ mod error;
 mod groups;
 mod keys;
 mod lanes;
+mod lines;
 mod lists;
 mod locks;
 mod lookups;
@@ -33,6 +34,7 @@ mod snapshot;
 mod space;
 mod starts;
 mod streams;
+mod strokes;
 mod tasks;
 mod wakes;
 mod writer;
@@ -69,8 +71,9 @@ use namespaces::Registry;
 use rows::{Table, tail};
 use snapshot::{Scene, Snapshot, Terms};
 use space::{Bytes, Space};
+use strokes::Strokes;
 use wakes::Wakes;
-use writer::{Desk, Planned, Sight, Versions, Writer};
+use writer::{Desk, Planned, Sight, Writer};
 
 /// The version of how rows and the index are kept.
 const SCHEMA: u32 = 1;
@@ -116,9 +119,10 @@ impl Redis {
                 me,
                 wakes,
                 registry,
-                versions: Versions::new(),
+                strokes: Strokes::new(),
                 dependent: Mutex::default(),
                 memories: Mutex::default(),
+                remembered: Arc::default(),
             });
             Ok(Self(Arc::new(Inner { config, writer })))
         })
@@ -132,22 +136,24 @@ impl Redis {
         plan: impl Fn(&Rows, &Sight<'_>) -> Step<T> + Send + 'static,
     ) -> Result<T> {
         let (reply, answer) = oneshot::channel();
-        let Manner { gives, alone } = manner;
-        let job = Planned { plan, reply, decided: None, gives, alone };
+        let Manner { gives, alone, repeatable } = manner;
+        let job = Planned { plan, reply, decided: None, gives, alone, repeatable };
         let answer = self.0.writer.wait(namespace, Box::new(job), answer).await;
         answer.unwrap_or_else(|| Err(stopped()))
     }
 
     /// Does what comes before a claim takes anything: notes who asks, and handles what is due.
     async fn prepare_claim(&self, claim: &Arc<Claim>) -> Result<Ready> {
+        let manner = Manner { gives: true, alone: false, repeatable: claim.key.is_some() };
         let (claim, namespace) = (Arc::clone(claim), &claim.namespace);
         let plan = move |rows: &Rows, sight: &Sight<'_>| plan::prepare_claim(&claim, rows, &sight.context);
-        self.decide(namespace, Manner { gives: true, alone: false }, plan).await
+        self.decide(namespace, manner, plan).await
     }
 
     /// Plans a claim that is more than plain starts.
     async fn plan_claim(&self, claim: Arc<Claim>, ready: Option<Ready>) -> Result<Claimed> {
-        let (namespace, manner) = (claim.namespace.clone(), Manner { gives: true, alone: false });
+        let (namespace, repeatable) = (claim.namespace.clone(), claim.key.is_some());
+        let manner = Manner { gives: true, alone: false, repeatable };
         self.decide(&namespace, manner, move |rows, sight| plan_claim(&claim, ready, rows, sight)).await
     }
 
@@ -227,17 +233,18 @@ impl Redis {
         let (space, config, desk) = (self.space(namespace), &self.0.config, self.0.writer.desk());
         let terms =
             Terms { clock: &config.clock, me: "", asked: HashMap::new(), independent: false, memory: None };
-        let mut snapshot = Snapshot::new(self.scene(&space), &terms);
+        let (mut snapshot, version) = (Snapshot::new(self.scene(&space), &terms), desk.strokes.version());
         let prepare = async {
             snapshot.load(Needs::default()).await?;
             snapshot.seen.ranges.push(dump::nothing());
             desk.registry.enter(self.db(), namespace).await?;
-            dump::fill(&space, desk.versions.next(), records)
+            dump::fill(&space, version, records)
         };
         let writing = prepare.await.map_err(Trouble::into_error)?;
-        let call = commit::call(&snapshot, &writing, &desk.wakes.message_to_all());
+        let stroke = desk.strokes.stroke(self.db(), &space, namespace, version);
+        let call = commit::call(&snapshot, &writing, &desk.wakes.message_to_all(), Some(&stroke));
         let Some(call) = call else { return Ok(()) };
-        match commit::send(self.db(), &desk.wakes, &call).await {
+        match commit::send(self.db(), &desk.wakes, &space, &call, Some(stroke)).await {
             Ok(_) => Ok(()),
             Err(Trouble::Again) => Err(dump::not_empty(namespace)),
             Err(trouble) if trouble.is_lost() => Err(unknown(trouble)),
@@ -253,6 +260,8 @@ struct Manner {
     gives: bool,
     /// Whether it is written with nobody else's.
     alone: bool,
+    /// Whether its caller can repeat it although it may have been done.
+    repeatable: bool,
 }
 
 fn stopped() -> Error {
@@ -276,8 +285,9 @@ fn plan_claim(claim: &Claim, ready: Option<Ready>, rows: &Rows, sight: &Sight<'_
 impl Backend for Redis {
     async fn apply(&self, batch: Prepared) -> Result<Replies> {
         let namespace = batch.batch().namespace.clone();
+        let manner = Manner { repeatable: batch.is_repeatable(), ..Manner::default() };
         let plan = move |rows: &Rows, sight: &Sight<'_>| plan::apply(&batch, rows, &sight.context);
-        self.decide(&namespace, Manner::default(), plan).await
+        self.decide(&namespace, manner, plan).await
     }
 
     async fn claim(&self, claim: Claim) -> Result<Claimed> {
@@ -304,14 +314,16 @@ impl Backend for Redis {
 
     async fn group_read(&self, read: GroupRead) -> Result<Deliveries> {
         read.check()?;
-        let (namespace, manner) = (read.namespace.clone(), Manner { gives: true, alone: true });
+        let (namespace, repeatable) = (read.namespace.clone(), read.key.is_some());
+        let manner = Manner { gives: true, alone: true, repeatable };
         let plan = move |rows: &Rows, sight: &Sight<'_>| plan::group_read(&read, rows, &sight.context);
         self.decide(&namespace, manner, plan).await
     }
 
     async fn sweep(&self, sweep: Sweep) -> Result<Swept> {
         sweep.check()?;
-        let (namespace, manner) = (sweep.namespace.clone(), Manner { gives: false, alone: true });
+        let (namespace, manner) =
+            (sweep.namespace.clone(), Manner { gives: false, alone: true, repeatable: true });
         let plan = move |rows: &Rows, sight: &Sight<'_>| plan::sweep(&sweep, rows, &sight.context);
         self.decide(&namespace, manner, plan).await
     }
@@ -425,7 +437,7 @@ impl Backend for Redis {
     }
 
     fn can_lose_answers(&self) -> bool {
-        true
+        false
     }
 
     async fn health(&self) -> Result<Health> {

@@ -3,6 +3,9 @@
 //!
 //! What a commit writes is remembered when it is sent, not when it is answered, so that the next one can follow at once. If
 //! the first comes to nothing, so does the next, since it counts on versions that never were.
+//!
+//! There are two generations: when the young one is full it is the old one from then on, and what was in that is forgotten. So
+//! what was written last is always remembered.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -13,7 +16,7 @@ use statehold_core::row::{PollerKey, PollerRow};
 use crate::rows::{Table, Version};
 use crate::space::Bytes;
 
-/// About how many bytes of rows are remembered, and how many keys.
+/// About how many bytes of rows all namespaces together remember in a generation, and how many keys.
 const MOST_BYTES: usize = 32 << 20;
 const MOST_KEYS: usize = 100_000;
 
@@ -23,29 +26,56 @@ const CAUTION: i32 = 16;
 /// The rows of a namespace as this process knows them.
 #[derive(Default)]
 pub(crate) struct Memory {
-    rows: Rows,
-    /// Versions by the keys of the store; none where there is no row.
-    versions: Map<Bytes, Option<Version>>,
+    young: Generation,
+    old: Generation,
     /// How well it goes to take unknown rows of a kind for absent.
     luck: HashMap<u8, i32>,
     /// Whether it was found that no task depends on another.
     pub(crate) independent: bool,
+    /// The store and every namespace that it remembers something of have this.
+    all: Arc<()>,
 }
 
+/// Rows that were written or read in some span of time.
+#[derive(Default)]
+struct Generation {
+    rows: Rows,
+    /// Versions by the keys of the store; none where there is no row. Those of rows that are not worth remembering are here too.
+    versions: Map<Bytes, Option<Version>>,
+}
+
+impl Generation {
+    fn recall<R: Table>(&self, key: &R::Key, name: &Bytes) -> Option<Known<R>> {
+        let row = self.rows.known::<R>(key)?;
+        self.versions.get(name).map(|version| (row.clone(), *version))
+    }
+}
+
+/// A row and its version, or that there is none.
+type Known<R> = (Option<Arc<R>>, Option<Version>);
+
 impl Memory {
+    /// Nothing yet, of one of the namespaces that share what there is room for.
+    pub(crate) fn new(all: &Arc<()>) -> Self {
+        Self { all: Arc::clone(all), ..Self::default() }
+    }
+
+    /// How many namespaces share what there is room for.
+    fn sharers(&self) -> usize {
+        (Arc::strong_count(&self.all) - 1).max(1)
+    }
+
     /// When someone last asked a queue for work, as far as it is known.
-    pub(crate) fn poller(&self, key: &PollerKey) -> Option<&PollerRow> {
-        self.rows.known::<PollerRow>(key)?.as_deref()
+    pub(crate) fn poller<'a>(&'a self, key: &PollerKey) -> Option<&'a PollerRow> {
+        let known = |of: &'a Generation| of.rows.known::<PollerRow>(key);
+        known(&self.young).or_else(|| known(&self.old))?.as_deref()
     }
 
     /// A row and its version, as far as they are known.
-    pub(crate) fn recall<R: Table>(
-        &self,
-        key: &R::Key,
-        name: &Bytes,
-    ) -> Option<(Option<Arc<R>>, Option<Version>)> {
-        let row = self.rows.known::<R>(key)?;
-        self.versions.get(name).map(|version| (row.clone(), *version))
+    pub(crate) fn recall<R: Table>(&self, key: &R::Key, name: &Bytes) -> Option<Known<R>> {
+        // What the old one knows of a row that the young one has seen is outdated.
+        let of = if self.young.versions.contains_key(name) { &self.young } else { &self.old };
+        of.recall(key, name)
     }
 
     /// Takes in a row that was loaded.
@@ -57,24 +87,26 @@ impl Memory {
         version: Option<Version>,
     ) {
         self.note_luck(R::LETTER, row.is_none());
-        if self.rows.known::<R>(&key).is_none() {
-            self.rows.load(key, row);
-            self.versions.insert(name, version);
+        if self.recall::<R>(&key, &name).is_none() {
+            self.young.rows.load(key, row);
+            self.young.versions.insert(name, version);
         }
     }
 
     /// Takes in what a plan leaves.
     pub(crate) fn accept(&mut self, effects: &Effects) {
-        self.rows.stored(effects);
+        self.young.rows.stored(effects);
     }
 
     /// Takes in the versions of what plans leave together.
     pub(crate) fn sent<'a>(&mut self, touched: impl Iterator<Item = (&'a Bytes, bool)>, version: Version) {
         for (name, put) in touched {
-            self.versions.insert(name.clone(), put.then_some(version));
+            self.young.versions.insert(name.clone(), put.then_some(version));
         }
-        if self.rows.weight() > MOST_BYTES || self.versions.len() > MOST_KEYS {
-            self.forget();
+        let sharers = self.sharers();
+        if self.young.rows.weight() > MOST_BYTES / sharers || self.young.versions.len() > MOST_KEYS / sharers
+        {
+            self.old = std::mem::take(&mut self.young);
         }
     }
 
@@ -99,7 +131,71 @@ impl Memory {
 
     /// Forgets all rows.
     fn forget(&mut self) {
-        let luck = std::mem::take(&mut self.luck);
-        *self = Self { luck, ..Self::default() };
+        let (luck, all) = (std::mem::take(&mut self.luck), Arc::clone(&self.all));
+        *self = Self { luck, all, ..Self::default() };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use statehold_core::Timestamp;
+    use statehold_core::model::Entry;
+    use statehold_core::row::Change;
+
+    use super::*;
+
+    /// Writes entries, of which each has the number of the write as its time.
+    fn write(memory: &mut Memory, time: i64, keys: impl Iterator<Item = usize>) {
+        let (mut effects, mut names) = (Effects::default(), Vec::new());
+        for key in keys {
+            let key = key.to_string();
+            let (value, set_at) = (statehold_core::Json::null(), Timestamp::from_micros(time));
+            let row = Entry { key: key.clone(), value, set_at, expires_at: set_at };
+            names.push(key.clone().into_bytes());
+            effects.entries.push(Change { key, before: None, after: Some(row.into()) });
+        }
+        memory.accept(&effects);
+        memory.sent(names.iter().map(|name| (name, true)), [u8::try_from(time).expect("few"); 16]);
+    }
+
+    /// When an entry was written last, as far as it is known.
+    fn time(memory: &Memory, key: usize) -> Option<i64> {
+        let key = key.to_string();
+        let (row, version) = memory.recall::<Entry>(&key, &key.clone().into_bytes())?;
+        let time = row.expect("it was written").set_at.as_micros();
+        assert_eq!(version, Some([u8::try_from(time).expect("few"); 16]), "the version is that of the row");
+        Some(time)
+    }
+
+    #[test]
+    fn namespaces_share_what_there_is_room_for() {
+        let all = Arc::default();
+        let mut memories = [Memory::new(&all), Memory::new(&all)];
+        for memory in &mut memories {
+            write(memory, 1, 0..=MOST_KEYS / 2);
+            write(memory, 2, MOST_KEYS..=MOST_KEYS + MOST_KEYS / 2);
+        }
+        let [one, other] = memories;
+        assert_eq!((time(&one, 0), time(&one, MOST_KEYS)), (None, Some(2)));
+        drop(other);
+        let mut one = one;
+        write(&mut one, 3, 0..=MOST_KEYS / 2);
+        write(&mut one, 4, 2 * MOST_KEYS..2 * MOST_KEYS + 9);
+        assert_eq!(time(&one, 0), Some(3), "alone it has room for all");
+    }
+
+    #[test]
+    fn what_was_written_last_is_remembered_and_what_is_older_goes_in_time() {
+        let mut memory = Memory::default();
+        write(&mut memory, 1, 0..MOST_KEYS);
+        write(&mut memory, 2, MOST_KEYS..MOST_KEYS + 9);
+        assert_eq!(time(&memory, 0), Some(1));
+        write(&mut memory, 3, 0..1);
+        assert_eq!((time(&memory, 0), time(&memory, 1)), (Some(3), Some(1)), "not as it was before");
+        write(&mut memory, 4, 2 * MOST_KEYS..3 * MOST_KEYS);
+        assert_eq!((time(&memory, 0), time(&memory, 1)), (Some(3), None));
+        assert_eq!(time(&memory, 2 * MOST_KEYS), Some(4));
+        memory.forget_after(&BTreeSet::new());
+        assert_eq!(time(&memory, 2 * MOST_KEYS), None);
     }
 }

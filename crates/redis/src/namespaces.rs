@@ -7,6 +7,7 @@ use std::sync::{Mutex, PoisonError};
 use crate::connection::Connection;
 use crate::error::{Result, odd};
 use crate::space::Space;
+use crate::strokes::insist;
 
 /// The namespaces that are known to be in the set.
 pub(crate) struct Registry {
@@ -37,7 +38,7 @@ impl Registry {
     pub(crate) async fn enter_anew(&self, db: &Connection, namespace: &str) -> Result<()> {
         let mut call = redis::cmd("SADD");
         call.arg(self.key()).arg(namespace);
-        db.call(&call).await.map(drop)
+        insist(db, &call).await.map(drop)
     }
 
     /// The namespaces in which there is anything, by name.

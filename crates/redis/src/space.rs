@@ -42,7 +42,7 @@ impl Space {
         [&self.tag, tail].concat()
     }
 
-    /// The last time and the last position, in eight bytes each.
+    /// The last time and the last position, in eight bytes each; after them, what is not to be done any more.
     pub(crate) fn last(&self) -> Bytes {
         self.key(b"P")
     }
@@ -65,6 +65,11 @@ impl Space {
     /// A hash: tasks that someone is about to claim.
     pub(crate) fn reservations(&self) -> Bytes {
         self.key(b"R")
+    }
+
+    /// A hash: calls of a process that were done.
+    pub(crate) fn strokes(&self, process: [u8; 8]) -> Bytes {
+        [&self.tag, b"S".as_slice(), &process].concat()
     }
 
     /// The list of a stream's events.

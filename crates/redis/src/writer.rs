@@ -2,7 +2,7 @@
 //! came. The next group is planned while the last one is on its way.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -10,7 +10,6 @@ use futures_util::FutureExt as _;
 use redis::Cmd;
 
 use statehold_core::call::Claim;
-use statehold_core::model::TaskId;
 use statehold_core::plan::{Context, Effects, Needs, Ready, Rows, Step, TaskSet};
 use statehold_core::wake::Mark;
 use statehold_core::{Clock, Error, Result};
@@ -25,9 +24,9 @@ use crate::error::{Trouble, unknown};
 use crate::lanes::{Flights, Lanes, Seats};
 use crate::memory::Memory;
 use crate::namespaces::Registry;
-use crate::rows::Version;
 use crate::snapshot::{Scene, Snapshot, Terms};
 use crate::space::Space;
+use crate::strokes::{Stroke, Strokes};
 use crate::wakes::Wakes;
 
 /// What is known before anything is loaded.
@@ -58,6 +57,8 @@ pub(crate) const OUTAGE: Duration = Duration::from_secs(3);
 pub(crate) trait Job: Send {
     /// Whether it reads what only the store knows, so that it is written with nobody else's.
     fn is_alone(&self) -> bool;
+    /// Whether it can be repeated although it may have been done.
+    fn is_repeatable(&self) -> bool;
     /// Goes on with it as far as the rows reach.
     fn step(&mut self, rows: &Rows, sight: &Sight<'_>) -> Progress;
     /// Answers what was decided, once it is written.
@@ -89,6 +90,8 @@ pub(crate) struct Planned<T, P> {
     /// Whether it is for nothing once its caller has gone.
     pub(crate) gives: bool,
     pub(crate) alone: bool,
+    /// Whether its caller can repeat it although it may have been done.
+    pub(crate) repeatable: bool,
 }
 
 impl<T, P> Job for Planned<T, P>
@@ -98,6 +101,10 @@ where
 {
     fn is_alone(&self) -> bool {
         self.alone
+    }
+
+    fn is_repeatable(&self) -> bool {
+        self.repeatable
     }
 
     fn step(&mut self, rows: &Rows, sight: &Sight<'_>) -> Progress {
@@ -148,32 +155,13 @@ pub(crate) struct Desk {
     pub(crate) me: String,
     pub(crate) wakes: Wakes,
     pub(crate) registry: Registry,
-    pub(crate) versions: Versions,
+    pub(crate) strokes: Strokes,
     /// Namespaces in which tasks depend on others.
     pub(crate) dependent: Mutex<HashSet<String>>,
     /// What is known of namespaces.
     pub(crate) memories: Mutex<HashMap<String, Arc<Mutex<Memory>>>>,
-}
-
-/// Gives versions, of which none repeats: a number of this process, drawn by chance, and one that counts.
-pub(crate) struct Versions {
-    process: [u8; 8],
-    next: AtomicU64,
-}
-
-impl Versions {
-    pub(crate) fn new() -> Self {
-        let mut process = [0; 8];
-        process.copy_from_slice(&TaskId::generate().0.as_bytes()[8..]);
-        Self { process, next: AtomicU64::new(0) }
-    }
-
-    pub(crate) fn next(&self) -> Version {
-        let mut version = [0; 16];
-        version[..8].copy_from_slice(&self.process);
-        version[8..].copy_from_slice(&self.next.fetch_add(1, Ordering::Relaxed).to_be_bytes());
-        version
-    }
+    /// They share what there is room for.
+    pub(crate) remembered: Arc<()>,
 }
 
 /// Why a try came to nothing.
@@ -233,6 +221,7 @@ struct Lane {
     namespace: String,
     space: Space,
     memory: Arc<Mutex<Memory>>,
+    db: Connection,
     /// How many requests are on their way.
     aloft: AtomicUsize,
 }
@@ -241,6 +230,10 @@ struct Lane {
 struct Decided {
     /// The call that writes it, unless there is nothing to write.
     call: Option<Cmd>,
+    /// Whether it only checks what was read.
+    idle: bool,
+    /// How to learn what became of it, unless it can be repeated.
+    stroke: Option<Stroke>,
     /// Whom to wake; everyone if that was not worked out.
     marks: Option<Vec<Mark>>,
     /// Kinds of which unknown rows were taken for absent.
@@ -253,6 +246,9 @@ async fn run(lane: Lane, seats: Seats<Box<dyn Job>>) {
     loop {
         let Some(jobs) = seats.take(flights.is_empty()) else { return };
         let idle = jobs.is_empty();
+        if jobs.len() + flights.len() > 1 {
+            lane.db.note_many();
+        }
         let share = (jobs.len() + lane.aloft.load(Ordering::Relaxed)).div_ceil(FLIGHTS);
         for mut group in groups(jobs, share.clamp(LEAST, MOST)) {
             if flights.len() >= FLIGHTS {
@@ -289,6 +285,7 @@ impl Lane {
         Self {
             space: Space::new(&desk.prefix, namespace),
             memory: desk.memory(namespace),
+            db: desk.db.of_a_lane(),
             desk: Arc::clone(desk),
             namespace: namespace.to_owned(),
             aloft: AtomicUsize::new(0),
@@ -296,12 +293,9 @@ impl Lane {
     }
 
     /// Sends what a group leaves.
-    async fn fly(&self, group: Group, decided: Decided) -> Landed {
+    async fn fly(&self, group: Group, mut decided: Decided) -> Landed {
         self.aloft.fetch_add(group.len(), Ordering::Relaxed);
-        let written = match &decided.call {
-            Some(call) => send(&self.desk.db, &self.desk.wakes, call).await,
-            None => Ok(Written::Later),
-        };
+        let written = self.desk.write(self, &mut decided).await;
         self.aloft.fetch_sub(group.len(), Ordering::Relaxed);
         (group, decided, written)
     }
@@ -375,7 +369,8 @@ impl Desk {
         if let Some(other) = other {
             memories.remove(&other);
         }
-        Arc::clone(memories.entry(namespace.to_owned()).or_default())
+        let memory = || Arc::new(Mutex::new(Memory::new(&self.remembered)));
+        Arc::clone(memories.entry(namespace.to_owned()).or_insert_with(memory))
     }
 
     /// Tries to write a group until it succeeds or has lost too often.
@@ -401,12 +396,18 @@ impl Desk {
 
     /// Loads, plans and writes a group once.
     async fn attempt(&self, lane: &Lane, group: &mut Group, learned: &mut Needs) -> Result<(), Failure> {
-        let decided = self.decide(lane, group, Some(learned)).await?;
-        let written = match &decided.call {
-            Some(call) => send(&self.db, &self.wakes, call).await,
-            None => Ok(Written::Later),
-        };
+        let mut decided = self.decide(lane, group, Some(learned)).await?;
+        let written = self.write(lane, &mut decided).await;
         self.conclude(lane, decided, written).await
+    }
+
+    /// Sends what a group leaves.
+    async fn write(&self, lane: &Lane, decided: &mut Decided) -> crate::error::Result<Written> {
+        let Some(call) = &decided.call else { return Ok(Written::Later) };
+        match send(&lane.db, &self.wakes, &lane.space, call, decided.stroke.take()).await {
+            Err(trouble) if decided.idle && trouble.is_lost() => Err(Trouble::Undone),
+            said => said,
+        }
     }
 
     /// Plans a group, on what is remembered, or on what is loaded, with what earlier tries have learned to load.
@@ -420,7 +421,7 @@ impl Desk {
         let independent = self.leave_out_dependents(&lane.namespace, &mut needs);
         let memory = learned.is_none().then_some(&*lane.memory);
         let terms = Terms { clock: &self.clock, me: &self.me, asked, independent, memory };
-        let mut snapshot = Snapshot::new(Scene { db: &self.db, space: &lane.space }, &terms);
+        let mut snapshot = Snapshot::new(Scene { db: &lane.db, space: &lane.space }, &terms);
         if let Some(learned) = &mut learned {
             learned.merge(needs);
             needs = learned.clone();
@@ -430,6 +431,7 @@ impl Desk {
             let mut dependent = self.dependent.lock().unwrap_or_else(PoisonError::into_inner);
             dependent.insert(lane.namespace.clone());
         }
+        let repeatable = group.iter().all(|job| job.is_repeatable());
         let (mut accepted, mut marks) = (Vec::new(), (!self.wakes.is_alone()).then(Vec::new));
         for job in group {
             let effects = self.plan(job, &mut snapshot, learned.as_deref_mut()).await?;
@@ -444,7 +446,8 @@ impl Desk {
         if !accepted.is_empty() {
             self.registry.enter(&self.db, &lane.namespace).await?;
         }
-        let (wake, version) = (self.wakes.message(marks.as_mut(), accepted.is_empty()), self.versions.next());
+        let (wake, version) =
+            (self.wakes.message(marks.as_mut(), accepted.is_empty()), self.strokes.version());
         let mut memory = memory.map(|memory| memory.lock().unwrap_or_else(PoisonError::into_inner));
         let mut changed = Changed::default();
         for effects in accepted {
@@ -463,8 +466,10 @@ impl Desk {
             }
         }
         let writing = writing?;
-        let call = call(&snapshot, &writing, &wake);
-        Ok(Decided { call, marks, guessed: snapshot.guessed })
+        let stroke = (!repeatable && !writing.is_empty())
+            .then(|| self.strokes.stroke(&self.db, &lane.space, &lane.namespace, version));
+        let call = call(&snapshot, &writing, &wake, stroke.as_ref());
+        Ok(Decided { call, idle: writing.is_empty(), stroke, marks, guessed: snapshot.guessed })
     }
 
     /// Sees to it that everyone knows what was written, and forgets what is remembered if it was not.

@@ -88,7 +88,7 @@ impl Groups<'_> {
 }
 
 async fn read_surely(hold: &Statehold, read: GroupRead) -> Result<Deliveries> {
-    let mut tries = Tries::new();
+    let mut tries = Tries::of(read.key.is_some());
     loop {
         match hold.backend().group_read(read.clone()).await {
             Ok(deliveries) => return Ok(deliveries),

@@ -127,12 +127,10 @@ impl Statehold {
     /// happens once; dropping the future leaves nothing half done.
     pub async fn apply(&self, batch: Batch) -> Result<Replies> {
         let mut prepared = batch.prepare()?;
-        let keyed = prepared.batch().key.is_some() || !self.backend.can_lose_answers();
-        // What is repeated by its ids needs no key.
-        if !keyed && !prepared.clone().again().repeats_by_nature() {
+        if self.backend.can_lose_answers() && !prepared.is_repeatable() {
             prepared = prepared.keyed(BatchKey::for_retry());
         }
-        let mut tries = Tries::new();
+        let mut tries = Tries::of(prepared.is_repeatable());
         let first = prepared.clone();
         loop {
             match self.backend.apply(prepared.clone()).await {
@@ -162,18 +160,26 @@ fn claim_created(mut replies: Replies, first: &Prepared) -> Replies {
     replies
 }
 
-/// The tries of one call, which can be repeated.
-pub(crate) struct Tries(std::slice::Iter<'static, Duration>);
+/// The tries of one call.
+pub(crate) struct Tries {
+    pauses: std::slice::Iter<'static, Duration>,
+    repeatable: bool,
+}
 
 impl Tries {
-    pub(crate) fn new() -> Self {
-        Self(PAUSES.iter())
+    /// Of a call that can be repeated although it may have been done, or only if it surely was not.
+    pub(crate) fn of(repeatable: bool) -> Self {
+        Self { pauses: PAUSES.iter(), repeatable }
     }
 
     /// Waits before the next try, if there is to be one: the store could not be reached, or its answer was lost.
     pub(crate) async fn pause(&mut self, error: Error) -> Result<()> {
-        let worth = matches!(error.kind(), ErrorKind::Unavailable | ErrorKind::Timeout);
-        let Some(pause) = self.0.next().filter(|_| worth) else { return Err(error) };
+        let worth = match error.kind() {
+            ErrorKind::Unavailable => true,
+            ErrorKind::Timeout => self.repeatable,
+            _ => false,
+        };
+        let Some(pause) = self.pauses.next().filter(|_| worth) else { return Err(error) };
         tokio::time::sleep(*pause).await;
         Ok(())
     }

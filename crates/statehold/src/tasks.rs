@@ -209,7 +209,7 @@ pub(crate) async fn give_back(leases: Vec<Lease>) {
 
 /// Claims, and repeats it if the answer was lost: its key makes it answer what it gave.
 async fn claim_surely(hold: &Statehold, claim: Claim) -> Result<Claimed> {
-    let mut tries = Tries::new();
+    let mut tries = Tries::of(claim.key.is_some());
     loop {
         match hold.backend().claim(claim.clone()).await {
             Ok(claimed) => return Ok(claimed),

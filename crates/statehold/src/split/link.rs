@@ -52,6 +52,12 @@ impl fmt::Debug for Link {
     }
 }
 
+/// It is away.
+struct Missing {
+    /// Whether what it was asked for may have been done all the same.
+    done: bool,
+}
+
 /// Whether an error means that the store is away, rather than that it refuses.
 fn means_away(error: &Error) -> bool {
     matches!(error.kind(), ErrorKind::Unavailable | ErrorKind::Timeout)
@@ -87,28 +93,44 @@ impl Link {
     where
         F: Future<Output = Result<T>>,
     {
-        let Some(store) = self.here() else {
-            self.fallbacks.fetch_add(1, Ordering::Relaxed);
-            return Ok(None);
-        };
-        match timeout(PATIENCE, call(store)).await.unwrap_or_else(|_| Err(silent())) {
-            Err(error) if means_away(&error) => {
-                self.fallbacks.fetch_add(1, Ordering::Relaxed);
-                self.lost(error.message());
-                Ok(None)
-            }
-            answer => answer.map(Some),
-        }
+        Ok(self.try_to_ask(call).await?.ok())
     }
 
-    /// The same for what is nowhere else.
+    async fn try_to_ask<T, F>(
+        self: &Arc<Self>,
+        call: impl FnOnce(Arc<dyn Backend>) -> F,
+    ) -> Result<std::result::Result<T, Missing>>
+    where
+        F: Future<Output = Result<T>>,
+    {
+        let missing = match self.here() {
+            None => Missing { done: false },
+            // It was cut off, and may go on by itself.
+            Some(store) => match timeout(PATIENCE, call(store)).await {
+                Err(_) => {
+                    self.lost("it does not answer");
+                    Missing { done: true }
+                }
+                Ok(Err(error)) if means_away(&error) => {
+                    self.lost(error.message());
+                    Missing { done: *error.kind() == ErrorKind::Timeout }
+                }
+                Ok(answer) => return answer.map(Ok),
+            },
+        };
+        self.fallbacks.fetch_add(1, Ordering::Relaxed);
+        Ok(Err(missing))
+    }
+
+    /// The same for what is nowhere else. Who repeats what changes something must know whether it may have been done.
     pub(super) async fn need<T, F>(self: &Arc<Self>, call: impl FnOnce(Arc<dyn Backend>) -> F) -> Result<T>
     where
         F: Future<Output = Result<T>>,
     {
-        self.ask(call).await?.ok_or_else(|| {
+        self.try_to_ask(call).await?.map_err(|Missing { done }| {
             let why = self.away().unwrap_or_default();
-            Error::unavailable(format!("the store of live streams is away: {why}")).hint(
+            let kind = if done { ErrorKind::Timeout } else { ErrorKind::Unavailable };
+            Error::new(kind, format!("the store of live streams is away: {why}")).hint(
                 "it goes on by itself when that store is back; append what matters to a task or a thread",
             )
         })

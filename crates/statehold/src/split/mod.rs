@@ -29,7 +29,7 @@ use statehold_core::query::{
 };
 use statehold_core::session::Session;
 use statehold_core::wake::{Topic, Waiter};
-use statehold_core::{Backend, Batch, Clock, Error, Result, Timestamp};
+use statehold_core::{Backend, Batch, Clock, Error, ErrorKind, Result, Timestamp};
 
 pub use self::link::Opener;
 pub use self::parts::Parts;
@@ -84,7 +84,7 @@ impl Split {
         for ((command, reply), old) in batch.batch().commands.iter().zip(&replies.replies).zip(old) {
             if let (Command::EntrySet(set), Reply::EntryExpiry(expiry), Some(_)) = (command, reply, old) {
                 let at = expiry.expires_at - set.ttl_seconds;
-                entries::forget(&*self.durable, namespace, &set.key, at).await?;
+                entries::forget(&*self.durable, namespace, &set.key, at).await.map_err(half_done)?;
             }
         }
         Ok(Some(replies))
@@ -113,7 +113,7 @@ impl Split {
         let replies = self.durable.apply(batch.clone()).await?;
         for (command, reply) in batch.batch().commands.iter().zip(&replies.replies) {
             if entry_key(command).is_some_and(|key| self.parts.has_entry(key)) {
-                self.outdate(namespace, command, reply).await?;
+                self.outdate(namespace, command, reply).await.map_err(half_done)?;
             }
         }
         Ok(replies)
@@ -179,6 +179,15 @@ impl Split {
     fn is_shown(&self, record: &Record) -> bool {
         matches!(record, Record::Entry(entry) if self.parts.has_entry(&entry.key))
             || self.parts.has_record(record)
+    }
+}
+
+/// What was asked for is done, and what follows from it on the other store is not: repeating it as if nothing had happened
+/// would do it twice.
+fn half_done(error: Error) -> Error {
+    match error.kind() {
+        ErrorKind::Unavailable => Error::new(ErrorKind::Timeout, error.message().to_owned()).caused_by(error),
+        _ => error,
     }
 }
 

@@ -1,6 +1,8 @@
 //! Two stores as one: what is on which, and what holds when one of them is away.
 
 use std::collections::BTreeSet;
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -67,6 +69,32 @@ fn results_heartbeats_and_live_streams_are_on_the_ephemeral_store_and_the_rest_i
         let listed = hold.entries().list(&KeyList::default()).await.unwrap().items;
         let keys: Vec<_> = listed.iter().map(|entry| &*entry.key).collect();
         assert_eq!(keys, ["code/1", "heartbeat/a", "result/1", "result/mixed"]);
+    });
+}
+
+/// Lets the server do nothing that writes for a while.
+fn pause_writes(server: &Server, millis: u32) {
+    let mut raw = TcpStream::connect(("127.0.0.1", server.port())).unwrap();
+    write!(raw, "CLIENT PAUSE {millis} WRITE\r\n").unwrap();
+    let mut said = [0; 5];
+    raw.read_exact(&mut said).unwrap();
+    assert_eq!(&said, b"+OK\r\n");
+}
+
+#[test]
+fn an_event_of_a_live_stream_that_may_have_been_appended_is_not_appended_again() {
+    let (folder, server) = (folder(), Server::start(&[]));
+    block_on(async {
+        let (hold, name) = (split(&folder, &server.url()).await, stream("live/1"));
+        hold.streams().append(&name, vec![NewEvent::new("token")]).await.unwrap();
+        // It takes longer than is waited for, and is done after that.
+        pause_writes(&server, 3000);
+        let lost = hold.streams().append(&name, vec![NewEvent::new("token")]).await;
+        assert_eq!(lost.unwrap_err().code(), "timeout");
+        until_away(&hold, false).await;
+        hold.streams().append(&name, vec![NewEvent::new("token")]).await.unwrap();
+        let events = hold.streams().last(&name, 10).await.unwrap();
+        assert_eq!(events.len(), 3, "each once");
     });
 }
 

@@ -1,0 +1,2 @@
+-- Those of everyone whose name is older.
+DELETE FROM strokes WHERE pen < $1
