@@ -5,15 +5,16 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
+use statehold::{Lease, Statehold};
 use statehold_core::batch::Fence;
 use statehold_core::call::Claim;
 use statehold_core::command::{
     self, DocumentPut, EntrySet, Expect, LockAcquire, LockRelease, NewEvent, StreamAppend, TaskComplete,
     TaskCreate,
 };
-use statehold_core::model::{StreamName, Task, TaskId, Token};
+use statehold_core::model::{StreamName, TaskId, Token};
 use statehold_core::query::{KeyList, ReadFrom, StreamRead};
-use statehold_core::{Backend, Batch, Error, Json, Result, Seconds, Status};
+use statehold_core::{Backend, Error, Json, Result, Seconds, Status};
 
 use crate::contender::{Contender, Receipt, Slice};
 use crate::ops::{Bodies, KEYS, LONG_SECONDS, MESSAGES, OWN, Op, STREAMS, THREADS, scatter};
@@ -32,7 +33,7 @@ pub(crate) struct Ours {
 impl Ours {
     pub(crate) fn new(backend: Arc<dyn Backend>) -> Self {
         let namespace = format!("bench-{}", TaskId::generate());
-        let store = Library { backend, namespace, bodies: JsonBodies::new() };
+        let store = Library { hold: Statehold::on(backend).at(&namespace), bodies: JsonBodies::new() };
         Self { store: Arc::new(store), slices: AtomicU64::new(0), filled: Mutex::default() }
     }
 
@@ -118,25 +119,23 @@ impl JsonBodies {
 }
 
 struct Library {
-    backend: Arc<dyn Backend>,
-    namespace: String,
+    hold: Statehold,
     bodies: JsonBodies,
 }
 
 impl Library {
     async fn run<O: command::Op>(&self, command: O) -> Result<O::Reply> {
-        let (batch, reply) = Batch::of(&self.namespace, command);
-        self.backend.apply(batch.prepare()?).await?.take(reply)
+        self.hold.run(command).await
     }
 
     /// Applies `calls` commands, many in a batch, and answers their replies.
     async fn run_all<O: command::Op>(&self, calls: u64, command: impl Fn(u64) -> O) -> Result<Vec<O::Reply>> {
         let mut all = Vec::new();
         for first in (0..calls).step_by(usize::try_from(BULK).unwrap_or(1)) {
-            let mut batch = Batch::new(&self.namespace);
+            let mut batch = self.hold.batch();
             let numbers = first..calls.min(first + BULK);
             let handles: Vec<_> = numbers.map(|number| batch.add(command(number))).collect();
-            let mut replies = self.backend.apply(batch.prepare()?).await?;
+            let mut replies = self.hold.apply(batch).await?;
             for handle in handles {
                 all.push(replies.take(handle)?);
             }
@@ -144,10 +143,10 @@ impl Library {
         Ok(all)
     }
 
-    async fn claim(&self, queue: &str, owner: &str, limit: u32) -> Result<Vec<Task>> {
-        let claim = Claim::new(&self.namespace, queue, owner);
+    async fn claim(&self, queue: &str, owner: &str, limit: u32) -> Result<Vec<Lease>> {
+        let claim = Claim::new(self.hold.namespace(), queue, owner);
         let claim = Claim { limit, lease_seconds: Some(Seconds::new(LONG_SECONDS)), ..claim };
-        Ok(self.backend.claim(claim).await?.tasks)
+        Ok(self.hold.tasks().claim_now(claim).await?.0)
     }
 
     fn event(&self) -> NewEvent {
@@ -220,9 +219,7 @@ impl OursSlice {
             if tasks.is_empty() {
                 return Err(lost("a ready task"));
             }
-            for task in tasks {
-                self.leased.push(lease_of(&task)?);
-            }
+            self.leased.extend(tasks.iter().map(|lease| (lease.id(), lease.token())));
         }
         Ok(())
     }
@@ -271,7 +268,7 @@ impl OursSlice {
 
     async fn claim(&self, caller: usize) -> Result<(TaskId, Token)> {
         let tasks = self.store.claim(&self.queue, &self.owners[caller], 1).await?;
-        tasks.first().ok_or_else(|| lost("a ready task")).and_then(lease_of)
+        tasks.first().map(|lease| (lease.id(), lease.token())).ok_or_else(|| lost("a ready task"))
     }
 
     async fn complete(&self, id: TaskId, token: Token) -> Result<Receipt> {
@@ -311,7 +308,7 @@ impl OursSlice {
 
     async fn last_messages(&self, thread: u64) -> Result<Receipt> {
         let read = StreamRead { stream: StreamName::new("thread", thread)?, from: ReadFrom::Last, limit: 50 };
-        let page = self.store.backend.stream_read(&self.store.namespace, &read).await?;
+        let page = self.store.hold.backend().stream_read(self.store.hold.namespace(), &read).await?;
         if page.events.len() == 50 { Ok(Receipt::default()) } else { Err(lost("a message")) }
     }
 
@@ -320,18 +317,19 @@ impl OursSlice {
         let (id, task_token) = *self.leased.get(at).ok_or_else(|| lost("a leased task"))?;
         let token = *self.locked.get(at).ok_or_else(|| lost("a lock"))?;
         let bodies = &self.store.bodies;
-        let mut batch = Batch::new(&self.store.namespace).fence(Fence::Task { task: id, token: task_token });
+        let mut batch = self.store.hold.batch().fence(Fence::Task { task: id, token: task_token });
         let (stream, events) = (self.stream(caller as u64)?, vec![self.store.event()]);
         batch.add(StreamAppend { stream, events, expect_seq: None });
         batch.add(DocumentPut::json("session", self.document_name(caller, 0), bodies.document.clone()));
         batch.add(LockRelease { key: self.lock_name(number), token });
         batch.add(TaskComplete { id, token: task_token, output: Some(bodies.output.clone()) });
-        self.store.backend.apply(batch.prepare()?).await?;
+        self.store.hold.apply(batch).await?;
         Ok(receipt(id))
     }
 
     async fn tasks(&self, status: Status) -> Result<u64> {
-        let counts = self.store.backend.task_count(&self.store.namespace, Some(&self.queue)).await?;
+        let counts =
+            self.store.hold.backend().task_count(self.store.hold.namespace(), Some(&self.queue)).await?;
         Ok(counts.counts.get(&status).copied().unwrap_or(0))
     }
 
@@ -339,7 +337,7 @@ impl OursSlice {
     async fn appended(&self) -> Result<u64> {
         let prefix = format!("thread/{}-", self.number);
         let list = KeyList { prefix, limit: 1000, cursor: None };
-        let page = self.store.backend.stream_list(&self.store.namespace, &list).await?;
+        let page = self.store.hold.backend().stream_list(self.store.hold.namespace(), &list).await?;
         Ok(page.items.iter().map(|stream| stream.last_seq).sum())
     }
 
@@ -349,8 +347,12 @@ impl OursSlice {
         for caller in 0..self.owners.len() {
             for place in 0..OWN {
                 let name = self.document_name(caller, place);
-                let document =
-                    self.store.backend.document_get(&self.store.namespace, "session", &name).await?;
+                let document = self
+                    .store
+                    .hold
+                    .backend()
+                    .document_get(self.store.hold.namespace(), "session", &name)
+                    .await?;
                 updates += document.map_or(0, |document| document.revision.saturating_sub(1));
             }
         }
@@ -380,7 +382,7 @@ impl Slice for OursSlice {
             }
             Op::EntryGet => {
                 let key = format!("result/{}", scatter(caller, number, KEYS));
-                let entry = store.backend.entry_get(&store.namespace, &key).await?;
+                let entry = store.hold.backend().entry_get(store.hold.namespace(), &key).await?;
                 entry.map(|_| Receipt::default()).ok_or_else(|| lost("an entry"))
             }
             Op::MessagesLast50 => self.last_messages(scatter(caller, number, THREADS)).await,
@@ -391,7 +393,8 @@ impl Slice for OursSlice {
             }
             Op::CheckpointGet => {
                 let name = format!("stored/{}", scatter(caller, number, KEYS));
-                let found = store.backend.document_get(&store.namespace, "checkpoint", &name).await?;
+                let found =
+                    store.hold.backend().document_get(store.hold.namespace(), "checkpoint", &name).await?;
                 found.map(|_| Receipt::default()).ok_or_else(|| lost("a checkpoint"))
             }
             Op::BatchSettle => self.settle(caller, number).await,
@@ -416,10 +419,6 @@ impl Slice for OursSlice {
 
 fn receipt(id: TaskId) -> Receipt {
     Receipt(id.0.as_u128())
-}
-
-fn lease_of(task: &Task) -> Result<(TaskId, Token)> {
-    task.lease.as_ref().map(|lease| (task.id, lease.token)).ok_or_else(|| lost("a lease"))
 }
 
 /// Something that was prepared is not there.

@@ -58,6 +58,7 @@ CREATE TABLE tasks (
     timer             timestamptz,
     lease_minute      bigint,
     ord               bigint NOT NULL DEFAULT 0,
+    aged              boolean NOT NULL DEFAULT false,
     PRIMARY KEY (ns, id)
 ) WITH (fillfactor = 80, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_cost_delay = 0);
 

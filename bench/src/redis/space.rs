@@ -7,7 +7,7 @@ use statehold_core::{Error, Result};
 use statehold_redis::Config;
 
 use super::{Done, broken};
-use crate::ops::LONG_SECONDS;
+use crate::ops::{LONG_SECONDS, OWN, STREAMS};
 use crate::rival::{TaskName, Trace};
 
 /// What a row has beside what the benchmark asks for, so that it is about as long as ours.
@@ -47,15 +47,15 @@ impl Space {
 
     async fn clear(&self) -> Result<()> {
         let mut db = self.connect().await?;
-        for keys in self.keys(&mut db, "").await.map_err(broken)?.chunks(1000) {
+        for keys in self.keys(&mut db).await.map_err(broken)?.chunks(1000) {
             redis::cmd("UNLINK").arg(keys).exec_async(&mut db).await.map_err(broken)?;
         }
         Ok(())
     }
 
-    /// The keys that begin with something. Not timed.
-    async fn keys(&self, db: &mut MultiplexedConnection, start: &str) -> Done<Vec<String>> {
-        let pattern = format!("{}{start}*", self.prefix);
+    /// All keys.
+    async fn keys(&self, db: &mut MultiplexedConnection) -> Done<Vec<String>> {
+        let pattern = format!("{}*", self.prefix);
         let (mut cursor, mut all) = (0_u64, Vec::new());
         loop {
             let mut scan = redis::cmd("SCAN");
@@ -71,19 +71,39 @@ impl Space {
 
     /// Counts what a slice left.
     pub(super) async fn trace(&self, db: &mut MultiplexedConnection, trace: &Trace) -> Done<u64> {
-        let (kind, command, field) = match trace {
-            Trace::Tasks { queue, status, mark } => return self.tasks(db, queue, status, *mark).await,
-            Trace::Events(prefix) => (format!("E{prefix}"), "LLEN", None),
-            Trace::Updates(prefix) => (format!("Dsession/{prefix}"), "HGET", Some("revision")),
-        };
-        let keys = self.keys(db, &kind).await?;
-        let mut calls = redis::pipe();
-        for key in &keys {
-            calls.cmd(command).arg(key).arg(field);
+        match trace {
+            Trace::Tasks { queue, status, mark } => self.tasks(db, queue, status, *mark).await,
+            Trace::Events(prefix) => self.events(db, prefix).await,
+            Trace::Updates(prefix) => self.updates(db, prefix).await,
         }
-        let counts: Vec<u64> = if keys.is_empty() { Vec::new() } else { calls.query_async(db).await? };
-        let first = if field.is_some() { counts.len() as u64 } else { 0 };
-        Ok(counts.iter().sum::<u64>() - first)
+    }
+
+    /// The events of all streams that a slice may have written to. To look for their names would take longer with each slice.
+    async fn events(&self, db: &mut MultiplexedConnection, prefix: &str) -> Done<u64> {
+        let mut calls = redis::pipe();
+        for place in 0..STREAMS {
+            calls.cmd("LLEN").arg(self.key("E", &format!("{prefix}{place}")));
+        }
+        let counts: Vec<u64> = calls.query_async(db).await?;
+        Ok(counts.iter().sum())
+    }
+
+    /// How often the documents of all callers were replaced.
+    async fn updates(&self, db: &mut MultiplexedConnection, prefix: &str) -> Done<u64> {
+        let mut updates = 0;
+        for caller in 0.. {
+            let mut calls = redis::pipe();
+            for place in 0..OWN {
+                let name = self.key("D", &format!("session/{prefix}{caller}/{place}"));
+                calls.cmd("HGET").arg(name).arg("revision");
+            }
+            let revisions: Vec<Option<u64>> = calls.query_async(db).await?;
+            if revisions.iter().all(Option::is_none) {
+                break;
+            }
+            updates += revisions.iter().flatten().map(|revision| revision - 1).sum::<u64>();
+        }
+        Ok(updates)
     }
 
     /// The tasks that were created after a mark, by where they are.

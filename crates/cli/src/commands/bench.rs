@@ -39,7 +39,7 @@ pub(crate) struct Bench {
     present: u64,
     /// Gives the rivals the indexes of tasks and events that ours has, on PostgreSQL
     ///
-    /// Without it they have those of keys and of ready tasks, and no order of categories, lists by time, or owners.
+    /// Without it they have those of keys and of ready tasks, and no order of categories, and no leases or owners.
     #[arg(long, conflicts_with = "server")]
     indexes: bool,
     /// Measures a server on the store instead, against the library
