@@ -2,6 +2,7 @@
 
 mod common;
 
+use std::collections::HashSet;
 use std::future::Future;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -172,14 +173,17 @@ async fn places() {
         ids.push(made(&client, "'sql'").await.expect("made"));
         ids.push(create(&store, TaskCreate::new("library")).await.expect("created").task.id);
     }
+    // By the time at which they were made: that of a library is what it takes the server's clock for, to the millisecond.
     let listed = async |descending: bool| {
         let list = TaskList { descending, limit: 50, ..TaskList::default() };
         let page = store.task_list("n", &list).await.expect("listed");
-        page.items.into_iter().map(|task| task.id).collect::<Vec<_>>()
+        page.items.into_iter().map(|task| (task.created_at, task.id)).collect::<Vec<_>>()
     };
-    assert_eq!(listed(false).await, ids);
-    ids.reverse();
-    assert_eq!(listed(true).await, ids);
+    let mut made = listed(false).await;
+    assert!(made.is_sorted(), "{made:?}");
+    assert_eq!(made.iter().map(|(_, id)| *id).collect::<HashSet<_>>(), ids.iter().copied().collect());
+    made.reverse();
+    assert_eq!(listed(true).await, made);
     for id in ids {
         let cancel = Batch::of("n", TaskCancel { id, force: false, children: false }).0;
         store.apply(cancel.prepare().expect("good")).await.expect("cancelled");
