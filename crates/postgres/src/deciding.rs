@@ -21,6 +21,8 @@ pub(crate) struct Learned {
     pub(crate) needs: Needs,
     /// Sets whose tasks are to be held from the beginning.
     pub(crate) sets: BTreeSet<TaskSelect>,
+    /// Events that it reads waited for an older transaction, which may have nothing to do with them.
+    pub(crate) withheld: bool,
     /// How far events can be read, if that was asked.
     pub(crate) horizon: Option<Horizon>,
 }

@@ -14,6 +14,8 @@ pub(crate) enum Trouble {
     Ours(Error),
     /// What was planned on is no longer so, or held by someone else: plan anew.
     Again,
+    /// Events wait for an older transaction: look which, and plan anew.
+    Withheld,
 }
 
 /// What a part of the store answers.
@@ -35,7 +37,7 @@ impl Trouble {
     fn state(&self) -> Option<&SqlState> {
         match self {
             Self::Database(error) => error.code(),
-            Self::Silence | Self::Ours(_) | Self::Again => None,
+            Self::Silence | Self::Ours(_) | Self::Again | Self::Withheld => None,
         }
     }
 
@@ -47,14 +49,14 @@ impl Trouble {
             SqlState::LOCK_NOT_AVAILABLE,
             SqlState::UNIQUE_VIOLATION,
         ];
-        matches!(self, Self::Again) || self.state().is_some_and(|state| RACES.contains(state))
+        matches!(self, Self::Again | Self::Withheld) || self.state().is_some_and(|state| RACES.contains(state))
     }
 
     /// Whether the connection is gone, or the server is about to go.
     pub(crate) fn is_lost(&self) -> bool {
         match self {
             Self::Silence => true,
-            Self::Ours(_) | Self::Again => false,
+            Self::Ours(_) | Self::Again | Self::Withheld => false,
             Self::Database(error) => {
                 error.code().is_none_or(|state| matches!(state.code().get(..3), Some("57P" | "080")))
             }
@@ -77,7 +79,7 @@ impl Trouble {
     pub(crate) fn into_error(self) -> Error {
         let problem = match self {
             Self::Ours(error) => return error,
-            Self::Again => {
+            Self::Again | Self::Withheld => {
                 return Error::unavailable("other transactions were in the way again and again")
                     .hint("try again; if it lasts, look for a transaction that stays open");
             }

@@ -227,7 +227,7 @@ impl Withheld {
     }
 
     fn judge(self, withheld: bool) -> Result<()> {
-        if withheld && self == Self::Again { Err(Trouble::Again) } else { Ok(()) }
+        if withheld && self == Self::Again { Err(Trouble::Withheld) } else { Ok(()) }
     }
 }
 
@@ -410,7 +410,7 @@ pub(crate) async fn read_category(db: &Connection, ns: i64, read: &CategoryRead)
         let patience = Withheld::within(began.elapsed() < OLDER, horizon);
         let bound = horizon.map(|horizon| horizon.below);
         match read_category_now(db, ns, read, patience, bound).await {
-            Err(Trouble::Again) => {
+            Err(Trouble::Withheld) => {
                 if horizon.is_some() {
                     sleep(PAUSE).await;
                 }

@@ -281,7 +281,7 @@ impl Pen {
         let began = Instant::now();
         let (mut tries, mut learned) = (0, Learned::default());
         loop {
-            let mut failure = match self.attempt(group, &mut learned, began.elapsed() < OLDER, tries).await {
+            let mut failure = match self.attempt(group, &mut learned, began.elapsed() < OLDER).await {
                 Ok(marks) => {
                     self.desk.wakes.wake(marks);
                     return Ok(());
@@ -289,6 +289,7 @@ impl Pen {
                 Err(failure) => failure,
             };
             tries += 1;
+            learned.withheld |= matches!(failure.trouble, Trouble::Withheld);
             let lost = failure.trouble.is_lost();
             if lost {
                 self.connection = None;
@@ -448,13 +449,11 @@ impl Pen {
         group: &mut Group,
         learned: &mut Learned,
         patient: bool,
-        tries: u32,
     ) -> std::result::Result<Vec<Mark>, Failure> {
         let (desk, strokes) = (Arc::clone(&self.desk), Arc::clone(&self.strokes));
         let namespace = group.first().map(|job| job.namespace().to_owned()).unwrap_or_default();
         let (db, ns) = self.begin(&namespace).await?;
-        // Those who read what only the store knows may have been kept from it by others who have nothing to do with it.
-        if tries > 0 && group.iter().any(|job| job.is_alone()) {
+        if learned.withheld {
             learned.horizon = Some(Horizon::look(db, ns, learned.horizon).await?);
         }
         let mut scene = Scene {
@@ -589,7 +588,7 @@ fn unknown(trouble: Trouble) -> Error {
         Error::new(ErrorKind::Timeout, message).hint("repeat it with the same key: it is then done once");
     match trouble {
         Trouble::Database(problem) => error.caused_by(problem),
-        Trouble::Silence | Trouble::Ours(_) | Trouble::Again => error,
+        Trouble::Silence | Trouble::Ours(_) | Trouble::Again | Trouble::Withheld => error,
     }
 }
 

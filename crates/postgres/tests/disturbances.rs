@@ -13,7 +13,7 @@ use statehold_conformance::process::{self, Process, given, say};
 use statehold_conformance::{named, postgres};
 use statehold_core::backend::Push;
 use statehold_core::call::GroupRead;
-use statehold_core::command::{EntrySet, NewEvent, StreamAppend, TaskCreate};
+use statehold_core::command::{EntrySet, GroupSeek, NewEvent, SeekTo, StreamAppend, TaskCreate};
 use statehold_core::model::Source;
 use statehold_core::query::{CategoryCursor, CategoryFrom, CategoryRead, ReadFrom, StreamRead};
 use statehold_core::wake::Topic;
@@ -100,6 +100,10 @@ fn an_idle_transaction_of_others_neither_stalls_writers_nor_holds_a_category_bac
         let group = GroupRead { limit: 1000, ..GroupRead::new("n", "g", Source::Category("s".into()), "c") };
         let given = timeout(PATIENCE, stores[0].group_read(group)).await.expect("it answers").expect("read");
         assert_eq!(given.events.len(), 361);
+        let seek = GroupSeek { group: "g".into(), source: Source::Category("s".into()), to: SeekTo::Latest };
+        stores[1].apply(Batch::of("n", seek).0.prepare().expect("good")).await.expect("sought");
+        let group = GroupRead::new("n", "g", Source::Category("s".into()), "c");
+        assert_eq!(stores[0].group_read(group).await.expect("read").events, [], "it is behind the last event");
         until("health tells of it", async || {
             let notes = stores[0].health().await.expect("healthy").notes;
             notes.iter().any(|note| note.contains("open for long"))
