@@ -80,9 +80,6 @@ pub(crate) async fn run(lane: Lane, seats: Seats<Waiting>) {
         // Whoever has left takes nothing.
         jobs.retain(|job| !job.reply.is_closed());
         let idle = jobs.is_empty();
-        if jobs.len() + flights.len() > 1 {
-            lane.db.note_many();
-        }
         // Claims that come again as soon as they are answered are spread over the calls, so that the server is never idle.
         let share = (jobs.len() + lane.aloft.load(Ordering::Relaxed)).div_ceil(FLIGHTS);
         for group in groups(jobs, share.max(LEAST)) {

@@ -133,13 +133,6 @@ impl Connection {
         Self { own: self.lines.as_ref().map(|lines| Arc::new(Own::new(lines))), ..self.clone() }
     }
 
-    /// Notes that several wait in the lane.
-    pub(crate) fn note_many(&self) {
-        if let Some(own) = &self.own {
-            own.note_many();
-        }
-    }
-
     /// Gives the server the functions, unless it has them.
     pub(crate) async fn provide(&self) -> Result<()> {
         let loaded = self.send(redis::cmd("FUNCTION").arg("LOAD").arg(&self.library.code)).await;
@@ -170,7 +163,7 @@ impl Connection {
 
     async fn send(&self, call: &Cmd) -> Result<Value> {
         if let Some(own) = &self.own
-            && let Some(said) = own.ask(async |link| call.query_async(link).await).await
+            && let Some(said) = own.call(call).await
         {
             return Ok(said?);
         }
@@ -232,7 +225,7 @@ impl Connection {
             pipeline.add_command(call.clone());
         }
         if let Some(own) = &self.own
-            && let Some(said) = own.ask(async |link| pipeline.query_async(link).await).await
+            && let Some(said) = own.call_all(&pipeline).await
         {
             return Ok(said?);
         }

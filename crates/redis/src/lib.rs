@@ -37,6 +37,7 @@ mod streams;
 mod strokes;
 mod tasks;
 mod wakes;
+mod wire;
 mod writer;
 
 use std::collections::HashMap;

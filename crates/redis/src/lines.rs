@@ -1,20 +1,17 @@
 //! Connections that lanes have to themselves. Whoever moves a lane also sends what it writes and reads what is answered, so that
 //! no other task stands between, as with the connection that everyone shares.
 
-use std::pin::Pin;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use futures_util::future::{BoxFuture, poll_fn};
-use redis::aio::MultiplexedConnection;
-use redis::{AsyncConnectionConfig, ConnectionAddr, ConnectionInfo, RedisError, RedisResult};
+use redis::{Cmd, ConnectionAddr, ConnectionInfo, Pipeline, RedisResult, Value};
 use tokio::net::TcpStream;
 use tokio::runtime::Handle;
 use tokio::time::timeout;
 
 use crate::config::Config;
+use crate::wire::Wire;
 
 /// How many lanes have a connection of their own at most.
 const MOST: usize = 16;
@@ -34,26 +31,17 @@ pub(crate) struct Lines {
 
 #[derive(Default)]
 struct Kept {
-    idle: Vec<Line>,
+    idle: Vec<Arc<Wire>>,
     /// How many there are, in use or idle.
     count: usize,
     /// Whether another one is being opened.
     opening: bool,
 }
 
-/// A connection that is moved by whoever waits for an answer. All who wait at the same time must be of one task.
-struct Line {
-    connection: MultiplexedConnection,
-    /// Sends and receives; none once the connection is lost.
-    mover: Mutex<Option<BoxFuture<'static, ()>>>,
-}
-
 /// The line of a lane, as long as it has one.
 pub(crate) struct Own {
     lines: Arc<Lines>,
-    /// Whether several wait in the lane. One alone is served no worse by the connection that everyone shares.
-    many: AtomicBool,
-    line: Mutex<Option<Arc<Line>>>,
+    line: Mutex<Option<Arc<Wire>>>,
 }
 
 impl Lines {
@@ -67,7 +55,7 @@ impl Lines {
     }
 
     /// A line that nobody uses; none if there is none yet. Nobody waits until another one is there.
-    fn take(self: &Arc<Self>) -> Option<Line> {
+    fn take(self: &Arc<Self>) -> Option<Arc<Wire>> {
         let mut kept = lock(&self.kept);
         while let Some(line) = kept.idle.pop() {
             if line.is_open() {
@@ -79,15 +67,15 @@ impl Lines {
             (kept.count, kept.opening) = (kept.count + 1, true);
             let lines = Arc::clone(self);
             self.home.spawn(async move {
-                let opened = timeout(CONNECT, Line::open(&lines.server, lines.patience)).await;
+                let opened = timeout(CONNECT, open(&lines.server, lines.patience)).await;
                 lock(&lines.kept).opening = false;
-                lines.put_back(opened.ok().and_then(Result::ok));
+                lines.put_back(opened.ok().and_then(Result::ok).map(Arc::new));
             });
         }
         None
     }
 
-    fn put_back(&self, line: Option<Line>) {
+    fn put_back(&self, line: Option<Arc<Wire>>) {
         let mut kept = lock(&self.kept);
         match line {
             Some(line) => kept.idle.push(line),
@@ -99,38 +87,30 @@ impl Lines {
 impl Own {
     /// Nothing yet.
     pub(crate) fn new(lines: &Arc<Lines>) -> Self {
-        Self { lines: Arc::clone(lines), many: AtomicBool::new(false), line: Mutex::default() }
-    }
-
-    /// Notes that several wait in the lane.
-    pub(crate) fn note_many(&self) {
-        self.many.store(true, Ordering::Relaxed);
+        Self { lines: Arc::clone(lines), line: Mutex::default() }
     }
 
     /// Asks something by the line; none if there is none at the moment.
-    pub(crate) async fn ask<T>(
-        &self,
-        question: impl AsyncFnOnce(&mut MultiplexedConnection) -> RedisResult<T>,
-    ) -> Option<RedisResult<T>> {
-        if !self.many.load(Ordering::Relaxed) {
-            return None;
-        }
-        let line = self.line()?;
-        let said = line.ask(question).await;
-        if said.as_ref().is_err_and(RedisError::is_timeout) {
-            // Whatever is in its way, another one may get around it.
-            *lock(&line.mover) = None;
-        }
-        Some(said)
+    pub(crate) async fn call(&self, call: &Cmd) -> Option<RedisResult<Value>> {
+        Some(ask(&*self.line()?, call).await)
     }
 
-    fn line(&self) -> Option<Arc<Line>> {
+    /// The same for several commands that are done at one instant.
+    pub(crate) async fn call_all(&self, calls: &Pipeline) -> Option<RedisResult<Vec<Value>>> {
+        let line = self.line()?;
+        let packed = calls.get_packed_pipeline();
+        // It begins, each command is noted, and then all are done.
+        let answers = line.ask(|out| out.extend_from_slice(&packed), calls.len() + 2).await;
+        Some(answers.and_then(done_together))
+    }
+
+    fn line(&self) -> Option<Arc<Wire>> {
         let mut own = lock(&self.line);
         if own.as_ref().is_none_or(|line| line.is_lost()) {
             if own.take().is_some() {
                 self.lines.put_back(None);
             }
-            *own = self.lines.take().map(Arc::new);
+            *own = self.lines.take();
         }
         own.clone()
     }
@@ -139,59 +119,41 @@ impl Own {
 impl Drop for Own {
     fn drop(&mut self) {
         if let Some(line) = lock(&self.line).take() {
-            // Whoever still waits for an answer loses it with the line.
-            self.lines.put_back(Arc::into_inner(line).filter(Line::is_open));
+            self.lines.put_back(Some(line).filter(|line| line.is_open()));
         }
     }
 }
 
-impl Line {
-    async fn open(server: &ConnectionInfo, patience: Duration) -> RedisResult<Self> {
-        let ConnectionAddr::Tcp(host, port) = server.addr() else {
-            return Err(RedisError::from(std::io::Error::from(std::io::ErrorKind::Unsupported)));
-        };
-        let stream = TcpStream::connect((host.as_str(), *port)).await?;
-        stream.set_nodelay(true)?;
-        let config = AsyncConnectionConfig::new().set_response_timeout(Some(patience));
-        let (connection, mover) =
-            MultiplexedConnection::new_with_config(server.redis_settings(), stream, config).await?;
-        Ok(Self { connection, mover: Mutex::new(Some(Box::pin(mover))) })
+async fn open(server: &ConnectionInfo, patience: Duration) -> RedisResult<Wire> {
+    let ConnectionAddr::Tcp(host, port) = server.addr() else {
+        return Err(io::Error::from(io::ErrorKind::Unsupported).into());
+    };
+    let stream = TcpStream::connect((host.as_str(), *port)).await?;
+    stream.set_nodelay(true)?;
+    let (line, settings) = (Wire::new(stream, patience), server.redis_settings());
+    if let Some(password) = settings.password() {
+        ask(&line, redis::cmd("AUTH").arg(settings.username()).arg(password)).await?;
     }
-
-    async fn ask<T>(
-        &self,
-        question: impl AsyncFnOnce(&mut MultiplexedConnection) -> RedisResult<T>,
-    ) -> RedisResult<T> {
-        let mut connection = self.connection.clone();
-        let mut answer = std::pin::pin!(question(&mut connection));
-        poll_fn(|context| match answer.as_mut().poll(context) {
-            Poll::Pending => {
-                self.go_on(context);
-                answer.as_mut().poll(context)
-            }
-            answered @ Poll::Ready(_) => answered,
-        })
-        .await
+    if settings.db() != 0 {
+        ask(&line, redis::cmd("SELECT").arg(settings.db())).await?;
     }
+    Ok(line)
+}
 
-    fn go_on(&self, context: &mut Context<'_>) {
-        let mut mover = lock(&self.mover);
-        let over = mover.as_mut().is_some_and(|mover| Pin::new(mover).poll(context).is_ready());
-        if over {
-            // Whoever waits for an answer is told by this that none will come.
-            *mover = None;
+async fn ask(line: &Wire, call: &Cmd) -> RedisResult<Value> {
+    let mut answers = line.ask(|out| call.write_packed_command(out), 1).await?;
+    answers.pop().unwrap_or(Value::Nil).extract_error()
+}
+
+/// What commands say that were done together, or the first thing that went wrong.
+fn done_together(answers: Vec<Value>) -> RedisResult<Vec<Value>> {
+    let mut said = Vec::new();
+    for answer in answers {
+        if let Value::Array(answers) = answer.extract_error()? {
+            said = answers;
         }
     }
-
-    /// Whether it is open, as far as that can be seen without sending anything. Nobody may wait for an answer.
-    fn is_open(&self) -> bool {
-        self.go_on(&mut Context::from_waker(Waker::noop()));
-        !self.is_lost()
-    }
-
-    fn is_lost(&self) -> bool {
-        lock(&self.mover).is_none()
-    }
+    Ok(said)
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

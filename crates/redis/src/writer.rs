@@ -246,9 +246,6 @@ async fn run(lane: Lane, seats: Seats<Box<dyn Job>>) {
     loop {
         let Some(jobs) = seats.take(flights.is_empty()) else { return };
         let idle = jobs.is_empty();
-        if jobs.len() + flights.len() > 1 {
-            lane.db.note_many();
-        }
         let share = (jobs.len() + lane.aloft.load(Ordering::Relaxed)).div_ceil(FLIGHTS);
         for mut group in groups(jobs, share.clamp(LEAST, MOST)) {
             if flights.len() >= FLIGHTS {
