@@ -69,8 +69,12 @@ local function claim(keys, args)
   if asked < server then
     asked = server
   end
-  if stroke ~= '' and is_given_up(stroke, known, server) then
-    return false
+  local word, late, kept, field
+  if stroke ~= '' then
+    word, late, kept, field = struct.unpack(STROKE, stroke)
+    if is_given_up(word, late, known, server) then
+      return false
+    end
   end
   local now = args[3] ~= '' and tonumber(args[3]) or asked + tonumber(args[4])
   local now_text, soon = string.format('%.0f', now), stamp(now + 1)
@@ -263,11 +267,12 @@ local function claim(keys, args)
     fresh = fresh .. given_up(known, server)
   end
   call('SET', last_key, fresh)
-  if stroke ~= '' then
-    leave_word(keys[3], stroke, struct.pack('>I8', now) .. table.concat(started))
+  local ids = table.concat(started)
+  if word then
+    leave_word(keys[3], field, word .. struct.pack('>I8', now) .. ids, kept)
   end
-  if not is_alone(args[5], args[6]) then
-    call('PUBLISH', args[5], args[7] .. table.concat(started))
+  if not is_alone(args[5], args[6], time[1]) then
+    call('PUBLISH', args[5], args[7] .. ids)
   end
   return { server, now, answers }
 end

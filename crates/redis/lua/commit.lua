@@ -9,7 +9,7 @@
 --   trims read:     category, text
 --   sets cleared:   min and max of the rows, min and max of their places
 --   rows gone:      key
---   rows put:       key, value with its version
+--   rows put:       key, value with its version; at last the key of the last time and position, whose value is made here
 --   rows that expire: key, value with its version, time in milliseconds
 --   members gone:   member
 --   counts:         field, difference
@@ -76,13 +76,26 @@ local function note_trim(meta, category, position)
   redis.call('HSET', meta, 'trims:' .. category, table.concat(kept))
 end
 
--- Whether nobody listens to the channel of all but the caller, who listens to one of its own too.
-local function is_alone(all, own)
+-- Whether nobody listens to the channel of all but the caller, who listens to one of its own too. It is looked at once a second:
+-- whoever begins to listen sees to it that it is looked at anew.
+local listeners, looked_in = {}, ''
+local function is_alone(all, own, second)
   if own == '' then
     return false
   end
-  local counts = redis.pcall('PUBSUB', 'NUMSUB', all, own)
-  return not counts.err and counts[2] <= counts[4]
+  if looked_in ~= second then
+    listeners, looked_in = {}, second
+  end
+  if listeners[own] == nil then
+    local counts = redis.pcall('PUBSUB', 'NUMSUB', all, own)
+    listeners[own] = not counts.err and counts[2] <= counts[4]
+  end
+  return listeners[own]
+end
+
+-- Someone has begun to listen.
+local function listen()
+  looked_in = ''
 end
 
 local function trim(meta, index, list, category, stream, up_to)
@@ -139,8 +152,12 @@ local function commit(keys, args)
   if (limit > 0 and now >= limit) or (guessed == 1 and (asked > now or asked + 1000000 < last)) then
     return answer('time', '0')
   end
-  if stroke ~= '' and is_given_up(stroke, known, now) then
-    return answer('late', '0')
+  local version, late, kept, field
+  if stroke ~= '' then
+    version, late, kept, field = struct.unpack(STROKE, stroke)
+    if is_given_up(version, late, known, now) then
+      return answer('late', '0')
+    end
   end
   local at = FIRST_PART
   for i = at, at + absent - 1, 1000 do
@@ -174,7 +191,7 @@ local function commit(keys, args)
   end
   pass_on('DEL', args, at, at + gone - 1)
   at = at + gone
-  pass_on('MSET', args, at, at + 2 * put - 1)
+  local rows = at
   at = at + 2 * put
   for _ = 1, expiring do
     call('SET', args[at], args[at + 1], 'PXAT', args[at + 2])
@@ -220,11 +237,10 @@ local function commit(keys, args)
   if known and #known > LAST_LENGTH then
     fresh = fresh .. given_up(known, now)
   end
-  if fresh ~= known then
-    call('SET', last_key, fresh)
-  end
-  if stroke ~= '' then
-    leave_word(keys[3], stroke, '')
+  args[rows + 2 * put - 1] = fresh
+  pass_on('MSET', args, rows, rows + 2 * put - 1)
+  if version then
+    leave_word(keys[3], field, version, kept)
   end
   for _ = 1, placed do
     call('ZADD', index, '0', args[at + 1])
@@ -236,7 +252,7 @@ local function commit(keys, args)
     at = at + 4
   end
   pass_on('HDEL', args, at, at + reserved - 1, tag .. 'R')
-  local alone = args[4] ~= '' and is_alone(args[3], args[5])
+  local alone = args[4] ~= '' and is_alone(args[3], args[5], time[1])
   if args[4] ~= '' and not alone then
     call('PUBLISH', args[3], args[4])
   end

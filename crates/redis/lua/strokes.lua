@@ -9,8 +9,7 @@ local STROKE = '>c16I8I4I4'
 local LAST, LAST_LENGTH, GIVEN_UP = '>I8I4I4', 16, 24
 
 -- Whether a call is not to be done any more.
-local function is_given_up(stroke, known, now)
-  local version, late = struct.unpack(STROKE, stroke)
+local function is_given_up(version, late, known, now)
   if now >= late then
     return true
   end
@@ -33,10 +32,9 @@ local function given_up(known, now)
   return kept
 end
 
--- Leaves word of a call, with something that its caller will want to know.
-local function leave_word(key, stroke, more)
-  local version, _, seconds, field = struct.unpack(STROKE, stroke)
-  redis.call('HSET', key, field, version .. more)
+-- Leaves word of a call: its version, maybe with something that its caller will want to know.
+local function leave_word(key, field, word, seconds)
+  redis.call('HSET', key, field, word)
   if seconds > 0 then
     redis.call('EXPIRE', key, seconds)
   end

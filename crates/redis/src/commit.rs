@@ -297,7 +297,7 @@ fn add_parts(call: &mut Cmd, snapshot: &Snapshot<'_>, writing: &Writing) {
         seen.trims.len(),
         writing.cleared.len(),
         writing.gone.len(),
-        put.len(),
+        put.len() + 1,
         expiring.len(),
         writing.members_gone.len() + ghosts.len(),
         counts.len(),
@@ -330,6 +330,7 @@ fn add_parts(call: &mut Cmd, snapshot: &Snapshot<'_>, writing: &Writing) {
     for (put, _) in put {
         add(call, [&put.name, &put.value]);
     }
+    add(call, [&snapshot.scene.space.last(), &Bytes::new()]);
     for (put, expiry) in expiring {
         call.arg(&put.name).arg(&put.value).arg(expiry.unwrap_or_default() / 1000 + GRACE);
     }

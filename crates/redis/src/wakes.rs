@@ -5,6 +5,7 @@
 //! everyone, since it may have missed something; while nothing is heard, everyone looks once a second.
 
 use std::fmt::Write as _;
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
@@ -29,6 +30,8 @@ const MOST: usize = 1000;
 const ROUND: Duration = Duration::from_secs(10);
 /// How often everyone looks while nothing is heard.
 const POLL: Duration = Duration::from_secs(1);
+/// How long processes of another release may not know that this one listens: they look once a second.
+const UNKNOWN: Duration = Duration::from_millis(1100);
 /// How long to wait before connecting anew.
 const AGAIN: Duration = Duration::from_millis(200);
 
@@ -77,7 +80,7 @@ impl Wakes {
         let heard = Arc::new(Heard { began: Instant::now(), own: AtomicU64::new(0), name });
         let (ready, listening) = oneshot::channel();
         let channels = [channel.clone(), own.clone()];
-        let listener = listen(config.clone(), channels, hub.clone(), Arc::clone(&heard), ready);
+        let listener = listen(config.clone(), db.clone(), channels, hub.clone(), Arc::clone(&heard), ready);
         let tasks = vec![
             tokio::spawn(listener),
             tokio::spawn(poll(hub.clone(), Arc::clone(&heard))),
@@ -196,6 +199,7 @@ fn split(bytes: &[u8], at: u8) -> Option<(&[u8], &[u8])> {
 
 async fn listen(
     config: Config,
+    db: Connection,
     channels: [String; 2],
     hub: Hub,
     heard: Arc<Heard>,
@@ -204,7 +208,7 @@ async fn listen(
     let mut ready = Some(ready);
     loop {
         // It ends when the connection does.
-        let _ = listen_once(&config, &channels, &hub, &heard, &mut ready).await;
+        let _ = listen_once(&config, &db, &channels, &hub, &heard, &mut ready).await;
         heard.own.store(0, Ordering::Relaxed);
         hub.wake_all();
         sleep(AGAIN).await;
@@ -213,6 +217,7 @@ async fn listen(
 
 async fn listen_once(
     config: &Config,
+    db: &Connection,
     channels: &[String; 2],
     hub: &Hub,
     heard: &Heard,
@@ -224,14 +229,24 @@ async fn listen_once(
     if !own.is_empty() {
         // Who may not is woken by itself too.
         let _ = listening.subscribe(own).await;
+        db.call(db.function("listen").arg(0)).await?;
     }
     if let Some(ready) = ready.take() {
         let _ = ready.send(());
     }
     hub.wake_all();
-    let mut messages = listening.into_on_message();
-    while let Some(message) = messages.next().await {
-        hear(message.get_payload_bytes(), hub, heard);
+    let (mut messages, mut known) = (listening.into_on_message(), false);
+    let mut unknown = pin!(sleep(UNKNOWN));
+    loop {
+        tokio::select! {
+            message = messages.next() => match message {
+                Some(message) => hear(message.get_payload_bytes(), hub, heard),
+                None => return Ok(()),
+            },
+            () = &mut unknown, if !known => {
+                known = true;
+                hub.wake_all();
+            }
+        }
     }
-    Ok(())
 }
