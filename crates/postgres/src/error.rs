@@ -49,7 +49,8 @@ impl Trouble {
             SqlState::LOCK_NOT_AVAILABLE,
             SqlState::UNIQUE_VIOLATION,
         ];
-        matches!(self, Self::Again | Self::Withheld) || self.state().is_some_and(|state| RACES.contains(state))
+        matches!(self, Self::Again | Self::Withheld)
+            || self.state().is_some_and(|state| RACES.contains(state))
     }
 
     /// Whether the connection is gone, or the server is about to go.

@@ -103,7 +103,11 @@ fn an_idle_transaction_of_others_neither_stalls_writers_nor_holds_a_category_bac
         let seek = GroupSeek { group: "g".into(), source: Source::Category("s".into()), to: SeekTo::Latest };
         stores[1].apply(Batch::of("n", seek).0.prepare().expect("good")).await.expect("sought");
         let group = GroupRead::new("n", "g", Source::Category("s".into()), "c");
-        assert_eq!(stores[0].group_read(group).await.expect("read").events, [], "it is behind the last event");
+        assert_eq!(
+            stores[0].group_read(group).await.expect("read").events,
+            [],
+            "it is behind the last event"
+        );
         until("health tells of it", async || {
             let notes = stores[0].health().await.expect("healthy").notes;
             notes.iter().any(|note| note.contains("open for long"))
