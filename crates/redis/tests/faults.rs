@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use futures_util::FutureExt as _;
+use futures_util::{FutureExt as _, StreamExt as _};
 use statehold_conformance::redis::Server;
 use statehold_core::batch::Replies;
 use statehold_core::call::{Claim, Sweep};
@@ -494,4 +494,46 @@ async fn what_the_server_removed_by_itself_leaves_no_ghost() {
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
     assert_eq!(keys().await, ["b"]);
+}
+
+/// Writes once; answers whether others were told of it.
+async fn tells_of_a_write(
+    store: &Redis,
+    heard: &mut redis::aio::PubSub,
+    told: &mut redis::aio::MultiplexedConnection,
+) -> bool {
+    run(store, entry("e", 3600)).await.expect("it is set");
+    let _: i64 = redis::cmd("PUBLISH").arg("end:wakes").arg("").query_async(told).await.expect("published");
+    let (mut messages, mut marks) = (heard.on_message(), 0);
+    while let Some(message) = messages.next().await {
+        if message.get_channel_name() == "end:wakes" {
+            return marks > 0;
+        }
+        // What is only sent to see whether the way is open says nothing.
+        marks += usize::from(!message.get_payload_bytes().ends_with(b":"));
+    }
+    panic!("the connection is lost");
+}
+
+#[tokio::test]
+async fn who_begins_to_listen_is_told_of_what_comes_next() {
+    let server = Server::start(&[]);
+    let (store, mut told) = (open(&server).await, raw(&server).await);
+    let client = redis::Client::open(server.url()).expect("a client");
+    let mut heard = client.get_async_pubsub().await.expect("a connection");
+    // Who listens by a pattern is not counted among those who listen.
+    heard.psubscribe("*:wakes").await.expect("it listens");
+    // In some of the rounds a second may end between the two.
+    for _ in 0..3 {
+        assert!(!tells_of_a_write(&store, &mut heard, &mut told).await, "nobody else listens");
+        let other = open(&server).await;
+        assert!(tells_of_a_write(&store, &mut heard, &mut told).await, "another one listens");
+        drop(other);
+        // The server sees that it has gone when it closes the connection, and is asked who listens once a second.
+        let began = Instant::now();
+        while tells_of_a_write(&store, &mut heard, &mut told).await {
+            assert!(began.elapsed() < LIMIT, "it is noticed who has gone");
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    }
 }
