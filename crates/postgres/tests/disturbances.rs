@@ -100,8 +100,9 @@ fn an_idle_transaction_of_others_neither_stalls_writers_nor_holds_a_category_bac
         let group = GroupRead { limit: 1000, ..GroupRead::new("n", "g", Source::Category("s".into()), "c") };
         let given = timeout(PATIENCE, stores[0].group_read(group)).await.expect("it answers").expect("read");
         assert_eq!(given.events.len(), 361);
-        let seek = GroupSeek { group: "g".into(), source: Source::Category("s".into()), to: SeekTo::Latest };
-        stores[1].apply(Batch::of("n", seek).0.prepare().expect("good")).await.expect("sought");
+        let latest =
+            GroupSeek { group: "g".into(), source: Source::Category("s".into()), to: SeekTo::Latest };
+        stores[1].apply(Batch::of("n", latest).0.prepare().expect("good")).await.expect("sought");
         let group = GroupRead::new("n", "g", Source::Category("s".into()), "c");
         assert_eq!(
             stores[0].group_read(group).await.expect("read").events,
