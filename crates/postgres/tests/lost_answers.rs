@@ -6,6 +6,8 @@ mod common;
 use std::collections::BTreeSet;
 use std::future::Future;
 use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use futures_util::future::join_all;
@@ -202,28 +204,36 @@ async fn lost_claims_together() {
 async fn bad_line() {
     const CALLERS: usize = 16;
     const EACH: usize = 200;
+    const CALLS_A_FAULT: usize = 40;
     let (line, store, other) = behind_a_line().await;
+    let done = Arc::new(AtomicUsize::new(0));
     let callers: Vec<_> = (0..CALLERS)
         .map(|caller| {
-            let store = store.clone();
+            let (store, count) = (store.clone(), Arc::clone(&done));
             tokio::spawn(async move {
                 for number in 0..EACH {
                     let done = run(&store, appending(&format!("broken/{caller}/{number}"))).await;
                     done.expect("it is done");
+                    count.fetch_add(1, Ordering::Relaxed);
                 }
             })
         })
         .collect();
-    let mut faults = [Fault::Answer, Fault::Call, Fault::Answer].into_iter().cycle();
+    // By how many calls were done, so that it comes to an end however long a new connection takes.
+    let (mut faults, mut next) = ([Fault::Answer, Fault::Call, Fault::Answer].into_iter().cycle(), 0);
     while !callers.iter().all(tokio::task::JoinHandle::is_finished) {
-        line.break_next(faults.next().expect("it never ends"), "broken");
-        sleep(Duration::from_millis(20)).await;
+        let done = done.load(Ordering::Relaxed);
+        if done >= next {
+            line.break_next(faults.next().expect("it never ends"), "broken");
+            next = done + CALLS_A_FAULT;
+        }
+        sleep(Duration::from_millis(1)).await;
     }
     for caller in callers {
         caller.await.expect("every call was done");
     }
     let (appended, faults) = (appended(&other).await, line.faults());
-    assert!(faults > 3, "the line was too good: {faults}");
+    assert!(faults > 20, "the line was too good: {faults}");
     assert_eq!(appended.len(), CALLERS * EACH);
     assert_eq!(appended.into_iter().collect::<BTreeSet<_>>().len(), CALLERS * EACH, "nothing twice");
 }

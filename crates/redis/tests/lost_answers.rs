@@ -2,6 +2,8 @@
 //! these calls has a key, so that nobody could repeat it.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use futures_util::future::join_all;
 use statehold_conformance::line::{Fault, Line};
@@ -182,29 +184,37 @@ async fn claims_that_were_sent_together_each_get_their_own() {
 async fn many_callers_on_a_bad_line_are_each_done_once() {
     const CALLERS: usize = 16;
     const EACH: usize = 200;
+    const CALLS_A_FAULT: usize = 40;
     let server = Server::start(&["--appendfsync", "everysec"]);
     let line = Line::to(server.port());
     let store = open(&through(&line)).await;
+    let done = Arc::new(AtomicUsize::new(0));
     let callers: Vec<_> = (0..CALLERS)
         .map(|caller| {
-            let store = store.clone();
+            let (store, count) = (store.clone(), Arc::clone(&done));
             tokio::spawn(async move {
                 for number in 0..EACH {
                     run(&store, appending(&format!("{caller}/{number}"))).await.expect("it is done");
+                    count.fetch_add(1, Ordering::Relaxed);
                 }
             })
         })
         .collect();
-    let mut faults = [Fault::Answer, Fault::Call, Fault::Answer].into_iter().cycle();
+    // By how many calls were done, so that it comes to an end however long a new connection takes.
+    let (mut faults, mut next) = ([Fault::Answer, Fault::Call, Fault::Answer].into_iter().cycle(), 0);
     while !callers.iter().all(tokio::task::JoinHandle::is_finished) {
-        line.break_next(faults.next().expect("it never ends"), "_commit");
-        tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+        let done = done.load(Ordering::Relaxed);
+        if done >= next {
+            line.break_next(faults.next().expect("it never ends"), "_commit");
+            next = done + CALLS_A_FAULT;
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(1)).await;
     }
     for caller in callers {
         caller.await.expect("every call was done");
     }
     let (appended, faults) = (appended(&store).await, line.faults());
-    assert!(faults > 3, "the line was too good: {faults}");
+    assert!(faults > 20, "the line was too good: {faults}");
     assert_eq!(appended.len(), CALLERS * EACH);
     assert_eq!(appended.into_iter().collect::<BTreeSet<_>>().len(), CALLERS * EACH, "nothing twice");
 }
