@@ -152,7 +152,8 @@ impl Config {
             "synchronous_commit = on".into(),
             format!("lock_timeout = {}", self.lock_timeout.as_millis()),
             format!("statement_timeout = {}", self.statement_timeout.as_millis()),
-            "idle_in_transaction_session_timeout = '60s'".into(),
+            // Ours are never idle for long. One whose client has vanished lets go of its rows before others give up waiting.
+            "idle_in_transaction_session_timeout = '5s'".into(),
             "plan_cache_mode = auto".into(),
             // Statements are short. Once tables are large, compiling one would take a hundred times as long as running it.
             "jit = off".into(),

@@ -58,9 +58,10 @@ impl Trouble {
         match self {
             Self::Silence => true,
             Self::Ours(_) | Self::Again | Self::Withheld => false,
-            Self::Database(error) => {
-                error.code().is_none_or(|state| matches!(state.code().get(..3), Some("57P" | "080")))
-            }
+            Self::Database(error) => error.code().is_none_or(|state| {
+                *state == SqlState::IDLE_IN_TRANSACTION_SESSION_TIMEOUT
+                    || matches!(state.code().get(..3), Some("57P" | "080"))
+            }),
         }
     }
 

@@ -16,9 +16,9 @@ use statehold_conformance::line::{Fault, Line};
 use statehold_conformance::postgres;
 use statehold_core::call::Claim;
 use statehold_core::command::{
-    LockAcquire, LockRelease, NewEvent, Op, StreamAppend, TaskComplete, TaskCreate,
+    GroupSeek, LockAcquire, LockRelease, NewEvent, Op, SeekTo, StreamAppend, TaskComplete, TaskCreate,
 };
-use statehold_core::model::{Task, TaskId};
+use statehold_core::model::{Source, Task, TaskId};
 use statehold_core::query::{ReadFrom, StreamRead};
 use statehold_core::{Backend, Batch, Result};
 use statehold_postgres::{Config, Postgres};
@@ -34,6 +34,7 @@ fn main() -> ExitCode {
             test("what_was_done_is_answered_though_the_answer_was_lost", lost_answers),
             test("what_never_came_to_the_server_is_done_after_all", lost_calls),
             test("a_call_that_comes_after_it_was_given_up_is_not_done", late_calls),
+            test("a_transaction_whose_client_has_vanished_keeps_nobody_waiting_for_long", late_commits),
             test("a_claim_whose_answer_was_lost_answers_what_it_took", lost_claims),
             test("claims_that_were_sent_together_each_get_their_own", lost_claims_together),
             test("many_callers_on_a_bad_line_are_each_done_once", bad_line),
@@ -128,9 +129,13 @@ async fn lost_calls() {
     assert_eq!(appended(&store).await.len() as u64, ROUNDS);
 }
 
-/// What comes so late that it was given up is refused for that, or because the time that it was decided for is over.
+/// What comes so late that it was given up is refused for that, because the time that it was decided for is over, or because its
+/// transaction has ended meanwhile. Whoever asks how many there are sees that it was not done.
 fn is_refused(said: &str) -> bool {
-    ["strokes_pkey", "unchanged", "not as they were"].iter().any(|why| said.contains(why))
+    // The first of two columns, the number under which it was done, is null.
+    let idle = "D\0\0\0\u{16}\0\u{2}\u{fffd}\u{fffd}\u{fffd}\u{fffd}";
+    let why = ["strokes_pkey", "unchanged", "not as they were", "idle-in-transaction timeout", idle];
+    why.iter().any(|why| said.contains(why))
 }
 
 async fn late_calls() {
@@ -153,6 +158,22 @@ async fn late_calls() {
     assert!(is_refused(&said), "{said:?}");
     assert_eq!(claim(&other, "other", 10).await.len(), 3, "nothing was given to nobody");
     assert_eq!(line.faults(), 5);
+}
+
+async fn late_commits() {
+    let (line, store, other) = behind_a_line().await;
+    run(&store, appending("first")).await.expect("appended");
+    // What it looks for takes a trip of its own, after which rows are held on the server until the other one comes.
+    let seek = GroupSeek { group: "g".into(), source: Source::Category("s".into()), to: SeekTo::Latest };
+    let mut batch = Batch::new("n");
+    let _ = batch.add(seek);
+    let done = batch.add(appending("broken"));
+    line.break_next(Fault::Late, "broken");
+    let mut replies = store.apply(batch.prepare().expect("good")).await.expect("it is done the second time");
+    assert_eq!(replies.take(done).expect("its reply").last_seq, 2);
+    let said = line.let_go();
+    assert!(is_refused(&said), "{said:?}");
+    assert_eq!((appended(&other).await.len(), line.faults()), (2, 1));
 }
 
 async fn lost_claims() {
